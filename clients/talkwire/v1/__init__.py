@@ -1,0 +1,1 @@
+"""Generated from `protos/talkwire/v1/speech.proto` by `make protos`."""

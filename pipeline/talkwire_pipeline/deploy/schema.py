@@ -1,0 +1,219 @@
+"""The typed, frozen schema of a deploy file (docs/design.md, section 5). Units are in the names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from talkwire_pipeline.geometry import Geometry, Preset
+from talkwire_pipeline.sampling import SamplingChoice
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Amount = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Runner = Literal["embedded", "v1", "v2"]
+Platform = Literal["cuda", "rocm", "npu", "xpu", "musa", "cpu"]
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all sections: an unknown key is an error."""
+
+
+class Model(_Section, frozen=True, kw_only=True):
+    """Which checkpoint.
+
+    Attributes:
+        checkpoint: `demo`, a folder, or the id of a model in the local Hugging Face cache.
+        name: what `GetServerInfo` calls it; empty: the checkpoint's own.
+        language: BCP 47 tag used where a request has none.
+    """
+
+    checkpoint: str = "demo"
+    name: str = ""
+    language: str = "en"
+
+
+class Talker(_Section, frozen=True, kw_only=True):
+    """The talker stage.
+
+    Attributes:
+        model_runner: what steps it.
+        max_num_seqs: slots: generations that run at the same time.
+        max_model_len: prompt ids plus rows of one generation.
+        max_num_batched_tokens: prompt ids that one prefill call takes; bounds how long a newcomer delays others.
+        max_reference_frames: frames of all references that the device keeps.
+        dtype: `auto`: fp32 activations on fp16-stored weights on a CPU, bfloat16 elsewhere.
+        device: a torch device; `auto`: the platform's first.
+        threads: CPU threads of the process.
+        niceness: added to the process's nice value, so that compute stays below the front end.
+    """
+
+    model_runner: Runner = "embedded"
+    max_num_seqs: Count = 8
+    max_model_len: Count = 2048
+    max_num_batched_tokens: Count = 128
+    max_reference_frames: Count = 4096
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = "auto"
+    threads: Count = 1
+    niceness: Amount = 10
+
+
+class Codec(_Section, frozen=True, kw_only=True):
+    """The codec stage.
+
+    Attributes:
+        max_num_seqs: generations that it holds at the same time; more than the talker's, since a generation stays
+            until its last audio is out.
+        codec_max_batch_frames: frames (context included) of one decoder call; bounds how long a command waits.
+        dtype, device, threads, niceness: as for the talker.
+    """
+
+    max_num_seqs: Count = 64
+    codec_max_batch_frames: Count = 48
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = "auto"
+    threads: Count = 1
+    niceness: Amount = 10
+
+
+class Stages(_Section, frozen=True, kw_only=True):
+    """The two stages."""
+
+    talker: Talker = Talker()
+    codec: Codec = Codec()
+
+
+class Connector(_Section, frozen=True, kw_only=True):
+    """One kind of edge: `capacity_bytes` of its ring (rounded up to whole pages)."""
+
+    capacity_bytes: Count = 1 << 20
+
+
+class Codes(_Section, frozen=True, kw_only=True):
+    """The talker -> codec edge and the geometry of what goes over it.
+
+    A preset other than `custom` fixes all numbers but `initial_codec_chunk_frames`, `codec_chunk_frames` and
+    `ramp`, which may be changed without touching the seams.
+    """
+
+    capacity_bytes: Count = 1 << 20
+    geometry: Preset = "exact"
+    initial_codec_chunk_frames: Count | None = None
+    codec_chunk_frames: Count | None = None
+    codec_left_context_frames: Amount | None = None
+    codec_right_holdback_frames: Amount | None = None
+    initial_codec_right_holdback_frames: Amount | None = None
+    ramp: Literal["adaptive"] | tuple[Count, ...] | None = None
+
+
+class Connectors(_Section, frozen=True, kw_only=True):
+    """The edges: commands to either stage, codes between them, audio and the talker's events back."""
+
+    commands: Connector = Connector()
+    codes: Codes = Codes()
+    audio: Connector = Connector(capacity_bytes=8 << 20)
+    events: Connector = Connector()
+
+
+class CapWeights(_Section, frozen=True, kw_only=True):
+    """Seconds of speech that a piece of text may at most become (docs/design.md, section 7)."""
+
+    letter_s: float = 0.15
+    digit_or_symbol_s: float = 0.6
+    ideograph_s: float = 0.45
+    pause_s: float = 2.0
+    base_s: float = 0.6
+
+
+class Text(_Section, frozen=True, kw_only=True):
+    """The text front end.
+
+    Attributes:
+        max_utterance_chars: characters of one utterance.
+        max_segment_chars: characters of one segment; unset: the checkpoint's, else 400.
+        text_normalization: `words` spells out what the model cannot read; unset: the checkpoint's, else `none`.
+        first_segment_chars: the first segment may be cut at a safe place once so much is there.
+        idle_flush_s: after so long without text the last safe place is cut; 0: never.
+        continuity: where a segment takes its voice from when the caller named none.
+        max_reference_s: longest tail that is used as a reference.
+        cap: weights of the cap.
+    """
+
+    max_utterance_chars: Count = 200_000
+    max_segment_chars: Count | None = None
+    text_normalization: Literal["none", "words"] | None = None
+    first_segment_chars: Count = 40
+    idle_flush_s: Annotated[float, msgspec.Meta(ge=0)] = 0.3
+    continuity: Literal["anchor", "rolling", "off"] = "anchor"
+    max_reference_s: Seconds = 20.0
+    cap: CapWeights = CapWeights()
+
+
+class Server(_Section, frozen=True, kw_only=True):
+    """The front end.
+
+    Attributes:
+        max_live_utterances: utterances that may be live at the same time.
+        max_utterances_per_stream: the same for one stream.
+        max_queued_segments: segments that may wait for a slot before new utterances are refused.
+        idle_timeout_s: a stream with no live utterance and no event for so long is ended.
+        utterance_timeout_s: limit from start to end event where the request has none.
+        max_message_bytes: a larger request message is refused by us (the transport's own limit is 16 MiB).
+        credit_s: seconds of audio that may be decoded ahead of what the caller has taken.
+        drain_timeout_s: how long live utterances may still run after SIGTERM.
+        metrics_port: HTTP port of `/metrics`; 0: any free one; unset: none.
+    """
+
+    max_live_utterances: Count = 64
+    max_utterances_per_stream: Count = 8
+    max_queued_segments: Count = 256
+    idle_timeout_s: Seconds = 60.0
+    utterance_timeout_s: Seconds = 600.0
+    max_message_bytes: Annotated[int, msgspec.Meta(ge=1024, le=(16 << 20) - 1024)] = 4 << 20
+    credit_s: Seconds = 20.0
+    drain_timeout_s: Seconds = 20.0
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+
+
+class Deploy(_Section, frozen=True, kw_only=True):
+    """One deployment, merged and resolved: what runs, what the stages get, what the server reports.
+
+    Attributes:
+        profile: name of the profile, or path of the file, that it came from.
+        platform: where it runs.
+    """
+
+    profile: str = "demo"
+    platform: Platform = "cpu"
+    model: Model = Model()
+    stages: Stages = Stages()
+    connectors: Connectors = Connectors()
+    sampling: SamplingChoice = SamplingChoice()
+    text: Text = Text()
+    server: Server = Server()
+
+    @property
+    def geometry(self) -> Geometry:
+        """The default geometry: the preset with the file's own numbers laid over it."""
+        return resolve_geometry(self.connectors.codes)
+
+
+_GEOMETRY_KEYS = {
+    "initial_codec_chunk_frames": "initial",
+    "codec_chunk_frames": "steady",
+    "codec_left_context_frames": "left",
+    "codec_right_holdback_frames": "holdback",
+    "initial_codec_right_holdback_frames": "initial_holdback",
+    "ramp": "ramp",
+}
+
+
+def resolve_geometry(codes: Codes) -> Geometry:
+    """The geometry of a `codes` section; raises `InvalidArgumentError` where it does not hold together."""
+    from talkwire_pipeline.geometry import PRESETS, check
+
+    changed = {ours: value for key, ours in _GEOMETRY_KEYS.items() if (value := getattr(codes, key)) is not None}
+    base = PRESETS.get(codes.geometry, PRESETS["exact"])
+    return check(msgspec.structs.replace(base, preset=codes.geometry, **changed), "connectors.codes")

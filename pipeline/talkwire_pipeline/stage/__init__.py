@@ -1,0 +1,1 @@
+"""A stage: one process, one loop. `python -m talkwire_pipeline.stage NAME` is how one is started."""

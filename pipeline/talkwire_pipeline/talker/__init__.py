@@ -1,0 +1,1 @@
+"""The talker stage: token ids in, code rows out."""
