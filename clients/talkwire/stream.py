@@ -1,0 +1,159 @@
+"""One `Converse` call: many utterances, one reader task and one writer task.
+
+The reader drains the call into one buffer per utterance, so that an `aborted` never waits behind audio that nobody
+has read. Requests go through one writer task because gRPC cancels the whole call when the task inside `write` is
+cancelled: a caller who gives up on `send` must not take the other utterances with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, Unpack
+
+import grpc
+import grpc.aio
+
+from talkwire.errors import (
+    AlreadyExists,
+    Cancelled,
+    FailedPrecondition,
+    FieldViolation,
+    InvalidArgument,
+    TalkwireError,
+    Unavailable,
+    from_rpc,
+    from_status,
+)
+from talkwire.options import Options, build_start
+from talkwire.utterance import Utterance
+from talkwire.v1 import speech_pb2 as pb
+
+ConverseCall = grpc.aio.StreamStreamCall[pb.ConverseRequest, pb.ConverseResponse]
+
+_log = logging.getLogger("talkwire")
+_OUTBOX_REQUESTS = 32
+_CLOSE_S = 1.0
+_ID_CHARS = 128
+
+
+class Stream:
+    """Open between `async with` and its end: there is no other way, so the call is always cancelled when dropped."""
+
+    def __init__(self, open_call: Callable[[], ConverseCall]) -> None:
+        self._open_call = open_call
+        self._live: dict[str, Utterance] = {}
+        self._names = (f"u{number}" for number in itertools.count(1))
+        self._failure: TalkwireError | None = None
+        self._outbox: asyncio.Queue[pb.ConverseRequest | None] = asyncio.Queue(_OUTBOX_REQUESTS)
+        self._call: ConverseCall | None = None
+
+    async def start(self, utterance_id: str | None = None, **options: Unpack[Options]) -> Utterance:
+        """Opens an utterance and returns at once: text can follow without waiting for the server to accept.
+
+        A refusal is raised where the utterance is read. Raises `InvalidArgument` for a setting that cannot be sent,
+        `AlreadyExists` for the id of a live utterance, and the stream's failure if it has broken.
+        """
+        name = next(self._names) if utterance_id is None else utterance_id
+        if not 1 <= len(name) <= _ID_CHARS:
+            fault = f"{name!r} has {len(name)} characters; 1 to {_ID_CHARS} are allowed"
+            raise InvalidArgument(f"utterance_id: {fault}", violations=(FieldViolation("utterance_id", fault),))
+        if name in self._live:
+            raise AlreadyExists(f"utterance_id: {name!r} is live on this stream; wait for its end or take another")
+        request = pb.ConverseRequest(utterance_id=name, start=build_start(options))
+        self._check_open()
+        utterance = self._live[name] = Utterance(name, self._post)
+        await self._post(request)
+        return utterance
+
+    async def keepalive(self) -> None:
+        """Resets the stream's idle limit. Raises the stream's failure if it has broken."""
+        await self._post(pb.ConverseRequest(keepalive=pb.Keepalive()))
+
+    async def __aenter__(self) -> Self:
+        if self._call is not None:
+            raise FailedPrecondition("a stream is opened once; call `converse` again")
+        self._call = call = self._open_call()
+        self._reader = asyncio.create_task(self._read(call), name="talkwire-reader")
+        self._writer = asyncio.create_task(self._write(call), name="talkwire-writer")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._call is not None
+        try:
+            if kind is None and not self._live:
+                await self._half_close()
+        finally:
+            self._call.cancel()
+            self._reader.cancel()
+            self._writer.cancel()
+            await asyncio.gather(self._reader, self._writer, return_exceptions=True)
+
+    async def _half_close(self) -> None:
+        """Lets a server that has nothing more to say end the call itself."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._outbox.put(None)
+                await self._reader
+
+    async def _post(self, request: pb.ConverseRequest) -> None:
+        self._check_open()
+        await self._outbox.put(request)
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._call is None:
+            raise FailedPrecondition("the stream is not open; use `async with client.converse() as stream`")
+
+    async def _write(self, call: ConverseCall) -> None:
+        """Writes until the half-close. A broken call is the reader's to report: here the rest is thrown away,
+        so that nobody waits for room for ever."""
+        while (request := await self._outbox.get()) is not None:
+            with suppress(grpc.RpcError, asyncio.InvalidStateError):
+                await call.write(request)
+        with suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await call.done_writing()
+
+    async def _read(self, call: ConverseCall) -> None:
+        failure: TalkwireError = Cancelled("the stream was closed")
+        try:
+            while isinstance(response := await call.read(), pb.ConverseResponse):
+                self._deliver(response)
+            failure = Unavailable("the server ended the stream")
+        except grpc.aio.AioRpcError as error:
+            failure = from_rpc(error)
+        finally:
+            self._failure = failure
+            for utterance in self._live.values():
+                utterance.deliver(failure)
+            self._live.clear()
+
+    def _deliver(self, response: pb.ConverseResponse) -> None:
+        utterance = self._live.get(response.utterance_id)
+        match response.WhichOneof("event"):
+            case None:
+                return  # an event of a later version
+            case "error":
+                self._complain(from_status(response.error), utterance)
+            case "failed":
+                if utterance:
+                    utterance.deliver(from_status(response.failed))
+            case name:
+                if utterance:
+                    utterance.deliver(getattr(response, name))
+        if utterance and utterance.ended:
+            self._live.pop(utterance.id, None)
+
+    def _complain(self, error: TalkwireError, utterance: Utterance | None) -> None:
+        """An `error` ends nothing, but an utterance that the server has not even begun will never be answered."""
+        if utterance and utterance.started is None:
+            utterance.deliver(error)
+        else:
+            _log.info("the server refused an event: %s", error.message)
