@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
 from talkwire_pipeline.delay import BOC, EOC, delay, undelay
 
 frames_of_any_length = st.integers(0, 30).flatmap(
