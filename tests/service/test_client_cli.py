@@ -1,0 +1,137 @@
+"""The command line as a process of its own, against a service on a real socket."""
+
+import asyncio
+import json
+import sys
+import wave
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from support.fake_speech import WORD_SAMPLES, FakeSpeech, serve
+
+
+class Ran(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+async def talkwire(*arguments: str, stdin: bytes = b"") -> Ran:
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "talkwire.cli", *arguments)
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    out, err = await process.communicate(stdin)
+    assert process.returncode is not None
+    return Ran(process.returncode, out.decode(), err.decode())
+
+
+def words(path: Path) -> int:
+    with wave.open(str(path)) as file:
+        return file.getnframes() // WORD_SAMPLES
+
+
+@pytest.fixture
+def service() -> FakeSpeech:
+    return FakeSpeech()
+
+
+@pytest.fixture
+async def target(service: FakeSpeech) -> AsyncIterator[str]:
+    async with serve(service) as target:
+        yield target
+
+
+async def test_say_writes_a_wav_file(target: str, tmp_path: Path, service: FakeSpeech) -> None:
+    output = tmp_path / "new" / "hello.wav"
+    ran = await talkwire("say", "hello there", "-o", str(output), "--target", target, "--seed", "7")
+    assert ran.status == 0, ran.err
+    assert words(output) == 2
+    assert ran.out.splitlines()[1].split()[:2] == [str(output), "0.02"]
+    assert service.requests[0].start.sampling.seed == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "pieces"),
+    [
+        (("one two three", "--stream", "--words-per-s", "1000"), b"", ["one ", "two ", "three"]),
+        (("-", "--stream"), "Grüße".encode(), ["Grüße"]),
+        (("-",), b"all at once", ["all at once"]),
+    ],
+)
+async def test_say_takes_text_as_it_comes(
+    arguments: tuple[str, ...], stdin: bytes, pieces: list[str], target: str, tmp_path: Path, service: FakeSpeech
+) -> None:
+    output = tmp_path / "out.wav"
+    ran = await talkwire("say", *arguments, "-o", str(output), "--target", target, stdin=stdin)
+    assert ran.status == 0, ran.err
+    assert [request.text.text for request in service.requests if request.HasField("text")] == pieces
+    assert words(output) == len("".join(pieces).split())
+
+
+async def test_say_speaks_the_lines_of_a_file(target: str, tmp_path: Path) -> None:
+    lines = tmp_path / "prompts.txt"
+    lines.write_text("one\n\n  one two  \none two three\n")
+    ran = await talkwire("say", "--file", str(lines), "--out", str(tmp_path / "out"), "--target", target)
+    assert ran.status == 0, ran.err
+    assert [words(tmp_path / "out" / f"00{number}.wav") for number in (1, 2, 3)] == [1, 2, 3]
+    assert len(ran.out.splitlines()) == 4
+
+
+async def test_say_goes_on_past_a_line_that_fails(target: str, tmp_path: Path) -> None:
+    lines = tmp_path / "prompts.txt"
+    lines.write_text("one\ntwo\n")
+    ran = await talkwire("say", "--file", str(lines), "--out", str(tmp_path), "--voice", "busy", "--target", target)
+    assert ran.status == 1
+    assert ran.out.count("RESOURCE_EXHAUSTED") == 2
+    assert "2 of 2 lines failed" in ran.err
+    assert "the queue is full (try again in 1.5 s)" in ran.err
+
+
+async def test_info_and_health(target: str) -> None:
+    info, whole, health = await asyncio.gather(
+        talkwire("info", "--target", target),
+        talkwire("info", "--json", "--target", target),
+        talkwire("health", "--target", target),
+    )
+    assert "server_version: 9.9" in info.out
+    assert "deploy_json" not in info.out
+    assert json.loads(whole.out)["model"]["name"] == "fake"
+    assert (health.status, health.out) == (0, "SERVING\n")
+
+
+async def test_bench_prints_json(target: str) -> None:
+    ran = await talkwire("bench", "--streams", "1,3", "--utterances", "5", "--json", "--target", target)
+    assert ran.status == 0, ran.err
+    loads = json.loads(ran.out)
+    assert [(load["streams"], load["utterances"], load["failed"]) for load in loads] == [(1, 5, 0), (3, 5, 0)]
+    assert all(load["first_payload_s"] == pytest.approx(WORD_SAMPLES / 24_000) for load in loads)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("say", "hello", "--voice", "missing"), 1, "voice: there is no 'missing'"),
+        (("say", "hello", "--geometry", "round"), 2, "geometry: 'round' is not known"),
+        (("say",), 2, "give a text, or --file"),
+        (("say", "--file", "nowhere.txt"), 1, "nowhere.txt"),
+        (("say", "-o", "/dev/null/x.wav", "hello"), 1, "/dev/null"),
+        (("bench", "--voice", "broken"), 3, "the stage is down"),
+    ],
+)
+async def test_errors_are_one_line(arguments: tuple[str, ...], status: int, words: str, target: str) -> None:
+    ran = await talkwire(*arguments, "--target", target)
+    assert ran.status == status
+    assert words in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+async def test_no_server_is_an_exit_status_of_its_own() -> None:
+    async with serve(FakeSpeech()) as target:
+        pass
+    for command in (("health",), ("say", "hello")):
+        ran = await talkwire(*command, "--target", target)
+        assert ran.status == 3
+        assert target in ran.err

@@ -1,0 +1,308 @@
+"""The client's streams against a service on a real socket."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from support.fake_speech import BUSY, ENDLESS_BYTES, WORD_SAMPLES, FakeSpeech, serve
+from talkwire import (
+    AlreadyExists,
+    Audio,
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    Finished,
+    Flushed,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    SpeechClient,
+    Started,
+    Timing,
+    Unavailable,
+)
+
+
+@pytest.fixture
+def service() -> FakeSpeech:
+    return FakeSpeech()
+
+
+@pytest.fixture
+async def client(service: FakeSpeech) -> AsyncIterator[SpeechClient]:
+    async with serve(service) as target, SpeechClient(target) as client:
+        yield client
+
+
+async def test_an_utterance_yields_its_events_in_order(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start()
+        await utterance.send("two words")
+        await utterance.end()
+        events = [event async for event in utterance]
+    assert [type(event) for event in events] == [Started, Audio, Audio, Timing, Finished]
+    assert utterance.ended
+    assert utterance.started == events[0]
+
+
+async def test_speech_holds_all_the_audio(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start(sample_rate_hz=8000)
+        await utterance.send("three small words")
+        await utterance.end()
+        speech = await utterance.speech()
+    assert speech.audio == b"\1\0" * (3 * WORD_SAMPLES)
+    assert speech.sample_rate_hz == 8000
+    assert speech.duration_s == pytest.approx(3 * WORD_SAMPLES / 8000)
+    assert speech.timings[0].text_end == len("three small words")
+
+
+async def test_text_may_be_cut_inside_a_character(client: SpeechClient, service: FakeSpeech) -> None:
+    text = "Grüße an 🎧"
+    async with client.converse() as stream:
+        utterance = await stream.start()
+        for byte in text.encode():
+            await utterance.send(bytes([byte]))
+        await utterance.end()
+        await utterance.speech()
+    assert "".join(request.text.text for request in service.requests) == text
+
+
+async def test_text_that_ends_inside_a_character_is_refused_and_can_be_finished(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start()
+        await utterance.send(b"caf\xc3")
+        with pytest.raises(InvalidArgument, match=r"text: not UTF-8"):
+            await utterance.end()
+        await utterance.send(b"\xa9")
+        await utterance.end()
+        assert (await utterance.speech()).audio
+
+
+async def test_many_utterances_share_a_stream(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterances = [await stream.start() for _ in range(8)]
+        for number, utterance in enumerate(utterances):
+            await utterance.send("word " * (number + 1))
+        for utterance in utterances:
+            await utterance.end()
+        speeches = await asyncio.gather(*(utterance.speech() for utterance in utterances))
+    assert [len(speech.audio) // (2 * WORD_SAMPLES) for speech in speeches] == list(range(1, 9))
+
+
+async def test_flush_is_answered(client: SpeechClient) -> None:
+    async with client.converse() as stream, await stream.start() as utterance:
+        await utterance.send("now")
+        await utterance.flush()
+        async for event in utterance:
+            if isinstance(event, Flushed):
+                break
+        assert event.segment_count == 1
+
+
+async def test_abort_does_not_wait_behind_unread_audio(client: SpeechClient) -> None:
+    """Twenty megabytes lie unread; with no task draining them the server's `aborted` could never pass."""
+    async with client.converse() as stream:
+        utterance = await stream.start(voice="endless")
+        for _ in range(20):
+            await utterance.send("more ")
+        aborted = await utterance.abort(played_samples=77)
+        assert aborted is not None
+        assert aborted.unspoken_text == "more " * 20
+        assert aborted.generated_samples == 77
+        assert [event async for event in utterance] == [aborted]
+        again = await stream.start()
+        await again.send("still here")
+        await again.end()
+        assert (await again.speech()).audio
+
+
+async def test_an_unread_utterance_does_not_hold_up_its_neighbour(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        unread = await stream.start(voice="endless")
+        for _ in range(10):
+            await unread.send("more ")
+        other = await stream.start()
+        await other.send("hello")
+        await other.end()
+        assert (await other.speech()).audio
+        assert isinstance(await anext(unread), Started)
+        waiting = await anext(unread)
+        assert isinstance(waiting, Audio)
+        assert len(waiting.data) == ENDLESS_BYTES
+
+
+async def test_abort_is_idempotent(client: SpeechClient, service: FakeSpeech) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start()
+        first, second = await asyncio.gather(utterance.abort(), utterance.abort())
+        assert first is second is await utterance.abort()
+    assert [request.WhichOneof("event") for request in service.requests] == ["start", "abort"]
+
+
+async def test_abort_after_the_end_drops_what_waits_and_says_nothing(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start()
+        await utterance.send("all of it")
+        await utterance.end()
+        while not utterance.ended:
+            await anext(utterance)
+        assert await utterance.abort() is None
+        assert all(isinstance(event, Finished) for event in [event async for event in utterance])
+
+
+async def test_an_unanswered_abort_ends(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start(voice="deaf")
+        with pytest.raises(DeadlineExceeded, match="u1"):
+            await utterance.abort(timeout_s=0.01)
+
+
+async def test_leaving_an_utterance_aborts_it(client: SpeechClient, service: FakeSpeech) -> None:
+    async with client.converse() as stream, await stream.start(voice="endless") as utterance:
+        await utterance.send("more")
+    assert service.requests[-1].WhichOneof("event") == "abort"
+    assert utterance.ended
+
+
+async def test_a_refusal_is_raised_where_the_utterance_is_read(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start(voice="missing")
+        with pytest.raises(NotFound) as refusal:
+            await utterance.speech()
+        assert refusal.value.reason == "VOICE_UNKNOWN"
+        assert refusal.value.violations == (("voice", "unknown"),)
+        with pytest.raises(NotFound):
+            await utterance.send("too late")
+        busy = await stream.start(voice="busy")
+        with pytest.raises(ResourceExhausted, match=BUSY.message) as full:
+            await anext(busy)
+        assert full.value.retry_after_s == 1.5
+        assert [event async for event in busy] == []
+        good = await stream.start()
+        await good.send("the stream lives on")
+        await good.end()
+        assert (await good.speech()).audio
+
+
+async def test_an_error_for_a_start_ends_the_wait(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start(voice="strange")
+        with pytest.raises(InvalidArgument, match="what is this"):
+            await anext(utterance)
+
+
+async def test_a_broken_stream_fails_all_its_utterances(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        first = await stream.start()
+        await stream.start(voice="broken")
+        with pytest.raises(Unavailable, match="the stage is down"):
+            await first.speech()
+        with pytest.raises(Unavailable):
+            await stream.start()
+        assert await first.abort() is None
+
+
+async def test_nobody_waits_for_ever_for_a_server_that_is_not_there() -> None:
+    async with serve(FakeSpeech()) as target:
+        pass
+    async with SpeechClient(target) as client, client.converse() as stream:
+        utterance = await stream.start()
+        with pytest.raises(Unavailable):
+            await anext(utterance)
+        posts = [stream.keepalive() for _ in range(100)]  # more than the outbox holds
+        assert all(isinstance(fault, Unavailable) for fault in await asyncio.gather(*posts, return_exceptions=True))
+
+
+async def test_ids_are_unique_while_live(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start("mine")
+        with pytest.raises(AlreadyExists, match="'mine' is live"):
+            await stream.start("mine")
+        await utterance.abort()
+        assert (await stream.start("mine")).id == "mine"
+
+
+@pytest.mark.parametrize("name", ["", "x" * 129])
+async def test_ids_have_a_length(client: SpeechClient, name: str) -> None:
+    async with client.converse() as stream:
+        with pytest.raises(InvalidArgument, match=f"utterance_id: .*{len(name)} characters"):
+            await stream.start(name)
+
+
+async def test_no_text_after_the_end(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start()
+        await utterance.end()
+        await utterance.end()
+        with pytest.raises(FailedPrecondition, match="after `end`"):
+            await utterance.send("more")
+
+
+async def test_a_stream_is_used_inside_its_context(client: SpeechClient) -> None:
+    stream = client.converse()
+    with pytest.raises(FailedPrecondition, match="async with"):
+        await stream.start()
+    async with stream:
+        utterance = await stream.start()
+    with pytest.raises(Cancelled):
+        await stream.start()
+    with pytest.raises(Cancelled):
+        await utterance.speech()
+    with pytest.raises(FailedPrecondition, match="once"):
+        await stream.__aenter__()
+
+
+async def test_a_finished_stream_closes_without_cancelling(client: SpeechClient, service: FakeSpeech) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start()
+        await utterance.send("hello")
+        await utterance.end()
+        await utterance.speech()
+    await service.rpc_ended.wait()
+    assert service.rpc_completed
+
+
+async def test_leaving_with_live_utterances_cancels_the_call(client: SpeechClient, service: FakeSpeech) -> None:
+    async with client.converse() as stream:
+        await anext(await stream.start(voice="deaf"))
+    await service.rpc_ended.wait()
+    assert not service.rpc_completed
+
+
+async def test_a_cancelled_task_cancels_the_call_only_on_leaving(client: SpeechClient, service: FakeSpeech) -> None:
+    async with client.converse() as stream:
+        utterance = await stream.start()
+        sending = asyncio.create_task(utterance.send("hello"))
+        sending.cancel()
+        await asyncio.wait({sending})
+        await utterance.send(" again")
+        await utterance.end()
+        assert (await utterance.speech()).audio
+
+    async def hold() -> None:
+        async with client.converse() as held:
+            waiting.set_result(await held.start(voice="deaf"))
+            await asyncio.get_running_loop().create_future()
+
+    service.rpc_ended.clear()
+    service.rpc_completed = False
+    waiting = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(hold())
+    await anext(await waiting)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    await service.rpc_ended.wait()
+    assert not service.rpc_completed
+
+
+async def test_keepalive_and_metadata_reach_the_server(service: FakeSpeech) -> None:
+    async with serve(service) as target, SpeechClient(target, metadata=[("authorization", "Bearer k")]) as client:
+        async with client.converse() as stream:
+            await stream.keepalive()
+            utterance = await stream.start()
+            await anext(utterance)
+        assert service.requests[0].WhichOneof("event") == "keepalive"
+        assert ("authorization", "Bearer k") in service.metadata
