@@ -94,6 +94,7 @@ class Stream:
             self._reader.cancel()
             self._writer.cancel()
             await asyncio.gather(self._reader, self._writer, return_exceptions=True)
+            self._fail(Cancelled("the stream was closed"))
 
     async def _half_close(self) -> None:
         """Lets a server that has nothing more to say end the call itself."""
@@ -122,18 +123,21 @@ class Stream:
             await call.done_writing()
 
     async def _read(self, call: ConverseCall) -> None:
-        failure: TalkwireError = Cancelled("the stream was closed")
         try:
             while isinstance(response := await call.read(), pb.ConverseResponse):
                 self._deliver(response)
-            failure = Unavailable("the server ended the stream")
+            self._fail(Unavailable("the server ended the stream"))
         except grpc.aio.AioRpcError as error:
-            failure = from_rpc(error)
+            self._fail(from_rpc(error))
         finally:
-            self._failure = failure
-            for utterance in self._live.values():
-                utterance.deliver(failure)
-            self._live.clear()
+            self._fail(Cancelled("the stream was closed"))
+
+    def _fail(self, failure: TalkwireError) -> None:
+        """Ends the stream and every utterance that lives on it. The first failure stands."""
+        self._failure = self._failure or failure
+        for utterance in self._live.values():
+            utterance.deliver(self._failure)
+        self._live.clear()
 
     def _deliver(self, response: pb.ConverseResponse) -> None:
         utterance = self._live.get(response.utterance_id)
