@@ -74,6 +74,10 @@ class ParameterTable:
         """The slot draws as `spec` says, from now on."""
         self._table[slot] = torch.from_numpy(_encoded(spec, epoch)).to(self._device)
 
+    def clear(self, slot: int) -> None:
+        """The slot draws nothing."""
+        self._table[slot, _LENGTH] = _NEVER
+
     def look_up(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, DrawValues]:
         """Prompt lengths [n], epochs [n] and values of `slots` [n]."""
         rows = self._table.index_select(0, slots)

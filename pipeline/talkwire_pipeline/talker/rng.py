@@ -22,7 +22,8 @@ def signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-def _mixed(word: int) -> int:
+def mixed(word: int) -> int:
+    """A hash of an unsigned 64-bit word, unsigned too."""
     word = ((word ^ (word >> 30)) * _FIRST) & _WORD
     word = ((word ^ (word >> 27)) * _SECOND) & _WORD
     return word ^ (word >> 31)
@@ -30,8 +31,8 @@ def _mixed(word: int) -> int:
 
 def stream_keys(seed: int) -> list[int]:
     """Where the streams of a seed's eight codebooks start, as int64; `seed` from 0 to 2**63 - 1."""
-    start = _mixed(seed)
-    return [signed(_mixed((start + (codebook + 1) * _GAMMA) & _WORD)) for codebook in range(CODEBOOKS)]
+    start = mixed(seed)
+    return [signed(mixed((start + (codebook + 1) * _GAMMA) & _WORD)) for codebook in range(CODEBOOKS)]
 
 
 def uniform(keys: torch.Tensor, steps: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:

@@ -26,10 +26,10 @@ from talkwire_pipeline.talker.draw import NARROW, Draw
 from talkwire_pipeline.talker.egress import Entry, make_egress
 from talkwire_pipeline.talker.ids import STOP, IdSpace
 from talkwire_pipeline.talker.parameters import GenerationSpec, ParameterTable, effective_top_k
-from talkwire_pipeline.talker.rng import signed
+from talkwire_pipeline.talker.rng import mixed, signed
 
 _SLOT, _EPOCH, _POSITION, _CODES = 0, 1, 2, 3  # columns of an egress entry
-_FACTORS = [signed((0x9E3779B97F4A7C15 * (2 * k + 1) ** 9) % (1 << 64)) | 1 for k in range(CODEBOOKS)]
+_FACTORS = [signed(mixed(codebook + 1)) | 1 for codebook in range(CODEBOOKS)]  # of a multilinear hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,8 @@ class RowBatch:
         return len(self.slots)
 
 
-def fingerprints(codes: torch.Tensor, count: int) -> torch.Tensor:
-    """A number below `count` for each row of `codes` [n, 8] int64, by its content: [n] int64."""
-    factors = torch.tensor(_FACTORS, device=codes.device)
-    return _fingerprints(codes, factors, count)
-
-
 def _fingerprints(codes: torch.Tensor, factors: torch.Tensor, count: int) -> torch.Tensor:
+    """A number below `count` for each row of `codes` [n, 8] int64, by its content: [n] int64."""
     return ((codes * factors).sum(-1) >> 33) % count
 
 
@@ -145,6 +140,7 @@ class TalkerState:
         """Gives the slot back; rows of it that are still on their way are dropped. A no-op for a free slot."""
         if self._live.pop(slot, None) is not None:
             self._next[slot] = -1
+            self._parameters.clear(slot)
             self._free.append(slot)
             self._choose_work()
 
@@ -172,10 +168,10 @@ class TalkerState:
         rows = delay(codes)
         if len(rows) > len(self._free_bank):
             raise ResourceExhaustedError(f"{len(rows)} reference rows, but room for {len(self._free_bank)}")
-        places = torch.tensor([self._free_bank.popleft() for _ in rows], device="cpu")
-        data = torch.from_numpy(rows)
-        self._codes[(self._bank_at + places).to(self.device)] = data.to(self.device)
-        prints = fingerprints(data.long(), self.ids.bank_fingerprints)
+        places = torch.tensor([self._free_bank.popleft() for _ in rows], device=self.device)
+        data = torch.from_numpy(rows).to(self.device)
+        self._codes[places + self._bank_at] = data
+        prints = _fingerprints(data.long(), self._factors, self.ids.bank_fingerprints)
         result: list[int] = (self.ids.bank_base + prints * self.ids.bank_rows + places).tolist()
         return result
 
