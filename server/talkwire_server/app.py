@@ -1,0 +1,213 @@
+"""The server process: gRPC with health and reflection around one pipeline, from the first byte to the last signal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, get_args
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from talkwire_pipeline.deploy import Deploy
+from talkwire_pipeline.messages import StageName
+from talkwire_pipeline.pipeline import Pipeline
+from talkwire_pipeline.supervisor import Stages
+from talkwire_server.admission import Admission, draining
+from talkwire_server.metrics import Metrics
+from talkwire_server.probes import Probes, port_error
+from talkwire_server.servicer import SERVICE, SpeechServicer
+from talkwire_server.version import version
+from talkwire_server.wire import TRANSPORT_LIMIT_BYTES
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_S = 1.0
+"""How long RPCs that are told to end may take to do so."""
+OPTIONS = (
+    ("grpc.so_reuseport", 0),  # two servers never meet on one port
+    ("grpc.max_receive_message_length", TRANSPORT_LIMIT_BYTES),
+    ("grpc.max_send_message_length", TRANSPORT_LIMIT_BYTES),
+    # Callers may ping every 10 s, speaking or not; a little less is let through, since timers jitter.
+    ("grpc.http2.min_ping_interval_without_data_ms", 9_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A caller whose machine is gone sends nothing, not even an end: ask.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+"""Options of the gRPC server."""
+
+
+@dataclass
+class Signals:
+    """What the operator asked for: to leave, and then to leave at once."""
+
+    leave: asyncio.Event = field(default_factory=asyncio.Event)
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def receive(self) -> None:
+        """One more SIGTERM or SIGINT."""
+        (self.hurry if self.leave.is_set() else self.leave).set()
+
+    @asynccontextmanager
+    async def installed(self) -> AsyncIterator[None]:
+        """Takes SIGTERM and SIGINT of the process for as long as it lasts."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.receive)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+
+class App:
+    """One server around one pipeline.
+
+    Attributes:
+        deploy: the deployment.
+        pipeline: what speaks.
+        admission: who may speak.
+        metrics: the figures.
+        port: the gRPC port, the bound one after `start`.
+        probes: the HTTP port, if there is one.
+    """
+
+    def __init__(self, deploy: Deploy, *, host: str = "127.0.0.1", port: int = 0, stages: Stages | None = None) -> None:
+        self.deploy = deploy
+        self.metrics = Metrics()
+        self.pipeline = Pipeline(deploy, stages)
+        self.admission = Admission(self.pipeline, deploy.server, self.metrics)
+        self.port = port
+        self.probes: Probes | None = None
+        self._host = host
+        self._health = health.aio.HealthServicer()
+        self._reports: set[asyncio.Task[None]] = set()
+        self._server = self._build()
+
+    def _build(self) -> grpc.aio.Server:
+        server = grpc.aio.server(options=OPTIONS)
+        server.add_generic_rpc_handlers((SpeechServicer(self.admission, version()).handlers(),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+        return server
+
+    async def start(self) -> None:
+        """Binds the ports and answers; utterances are refused with UNAVAILABLE until the pipeline is ready.
+
+        Raises `UnavailableError` where a port cannot be had.
+        """
+        try:
+            self.port = self._server.add_insecure_port(f"{self._host}:{self.port}")
+        except RuntimeError as error:
+            raise port_error("grpc", self._host, self.port, error) from error
+        if self.deploy.server.metrics_port is not None:
+            page = self.metrics.wsgi_app()
+            self.probes = Probes(self._host, self.deploy.server.metrics_port, page, self.ready)
+        self._watch()
+        self.pipeline.on_ready_change = self._ready_changed
+        await self._report()
+        await self._server.start()
+
+    def _watch(self) -> None:
+        self.metrics.describe(self.deploy, version())
+        self.metrics.watch_queue(lambda: self.pipeline.queued)
+        for stage in get_args(StageName):
+            self.metrics.watch_stage(stage, partial(self._stage_up, stage))
+
+    def _stage_up(self, stage: StageName) -> bool:
+        return self.pipeline.state(stage) == "ready"
+
+    def ready(self) -> bool:
+        """Whether an utterance that is opened now would be spoken."""
+        return self.pipeline.ready and not self.admission.draining
+
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Refuses new utterances, and lets the live ones finish until the drain limit, or until told to hurry.
+
+        Those that are left then fail with UNAVAILABLE.
+        """
+        limit_s = self.deploy.server.drain_timeout_s
+        log.info("draining for at most %g s", limit_s)
+        await self._health.enter_graceful_shutdown()
+        self.admission.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await _unless(hurry, self.admission.empty())
+        self.admission.fail_all(draining())
+
+    async def stop(self) -> None:
+        """Ends all RPCs and gives the ports back; what is live is dropped. Idempotent."""
+        await self._server.stop(STOP_GRACE_S)
+        await self.admission.settle()
+        if self.probes is not None:
+            await asyncio.to_thread(self.probes.close)
+            self.probes = None
+
+    def _ready_changed(self, *_: object) -> None:
+        task = asyncio.get_running_loop().create_task(self._report())
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
+
+    async def _report(self) -> None:
+        """Says in health what is so now; reports that overtake each other all end with the last state."""
+        states = health_pb2.HealthCheckResponse
+        state = states.SERVING if self.ready() else states.NOT_SERVING
+        for name in ("", SERVICE):
+            await self._health.set(name, state)
+        log.info("health: %s", states.ServingStatus.Name(state))
+
+
+async def serve(
+    deploy: Deploy, *, host: str, port: int, announce: Callable[[str], None], stages: Stages | None = None
+) -> None:
+    """Serves until SIGTERM or SIGINT, then drains; a second signal ends the draining.
+
+    `announce` gets one line with the ports that are bound. Raises `UnavailableError` where a port cannot be had, and
+    what the pipeline raises where it cannot start.
+    """
+    signals = Signals()
+    app = App(deploy, host=host, port=port, stages=stages)
+    async with signals.installed():
+        try:
+            await app.start()
+            announce(_ports(app, host))
+            await run(app, signals)
+        finally:
+            await app.stop()
+
+
+async def run(app: App, signals: Signals) -> None:
+    """Loads the pipeline of a started app, speaks until told to leave, drains. A signal ends the loading too."""
+    async with AsyncExitStack() as stack:
+        if await _unless(signals.leave, stack.enter_async_context(app.pipeline)):
+            await signals.leave.wait()
+            await app.drain(signals.hurry)
+        await app.stop()  # while the pipeline is there: what is live is aborted in it
+
+
+async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+    """Whether `work` was done before the event came; the event cancels it. Raises what `work` raises."""
+    task, told = asyncio.create_task(work), asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait((task, told), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        return task.done()
+    finally:
+        for each in (task, told):
+            each.cancel()
+        await asyncio.gather(task, told, return_exceptions=True)
+
+
+def _ports(app: App, host: str) -> str:
+    metrics = f", metrics on {host}:{app.probes.port}" if app.probes is not None else ""
+    return f"talkwire-server listens on {host}:{app.port}{metrics}"

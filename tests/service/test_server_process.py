@@ -1,0 +1,93 @@
+"""The command line and the process, as an operator runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import signal
+import socket
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+
+from talkwire_pipeline.deploy import load
+from talkwire_pipeline.fakes import FakeStages
+from talkwire_server.cli import main
+from talkwire_server.offline import synthesize, table
+
+SERVE = """
+import asyncio, sys
+from talkwire_pipeline.deploy import load
+from talkwire_pipeline.fakes import FakeStages
+from talkwire_server.app import serve
+asyncio.run(serve(load("demo", environment={}, overrides=["server.metrics_port=0"]), host="127.0.0.1", port=0,
+                  announce=lambda line: print(line, flush=True), stages=FakeStages()))
+print("torch" in sys.modules, flush=True)
+"""
+
+
+async def test_sigterm_ends_the_process_with_0_and_it_never_imported_torch() -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    line = (await process.stdout.readline()).decode()
+    port = int(line.split(",")[0].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)):
+        process.send_signal(signal.SIGTERM)
+        rest, _ = await process.communicate()
+    assert process.returncode == 0
+    assert rest.decode().split() == ["False"]
+
+
+def test_a_port_in_use_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "talkwire_server.cli", "serve", "--port", str(port)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_config_prints_what_load_takes_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["config", "--set", "talker.max_num_seqs=3"]) == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["stages"]["talker"]["max_num_seqs"] == 3
+    printed.pop("profile")
+    path = tmp_path / "again.yaml"
+    path.write_text(yaml.safe_dump(printed))
+    assert load(str(path), environment={}).stages.talker.max_num_seqs == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["config", "--profile", "nowhere"], "nowhere"),
+        (["config", "--set", "talker.max_num_seqs=many"], "max_num_seqs"),
+        (["synthesize", "--texts", "/nowhere.txt", "--out", "out"], "/nowhere.txt"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], word: str
+) -> None:
+    assert main(arguments) == 2
+    assert word in capsys.readouterr().err
+
+
+async def test_offline_speaks_every_text_and_reports_the_one_that_fails(tmp_path: Path) -> None:
+    texts = ["The first one.", "...", *["And another one."] * 10]
+    screen = io.StringIO()
+    console = Console(file=screen, width=120)
+    spoken = await synthesize(load("demo", environment={}), texts, tmp_path, console, FakeStages())
+    assert [each.path.name for each in spoken] == [f"{number:04d}.wav" for number in range(1, 13)]
+    assert [bool(each.fault) for each in spoken] == [False, True, *[False] * 10]
+    with wave.open(str(spoken[0].path)) as file:
+        assert file.getnframes() / 24_000 == pytest.approx(spoken[0].duration_s)
+        assert file.getnframes() > 0
+    console.print(table(spoken))
+    assert "0012.wav" in screen.getvalue()
+    assert "12/12" in screen.getvalue()
