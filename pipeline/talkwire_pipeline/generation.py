@@ -1,0 +1,88 @@
+"""One generation as the server process sees it: a segment between the queue and its last audio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from talkwire_pipeline.geometry import SAMPLES_PER_FRAME
+from talkwire_pipeline.messages import StageName
+from talkwire_pipeline.text.segmenter import Segment
+
+if TYPE_CHECKING:
+    from talkwire_pipeline.utterance import Utterance
+
+STAGES: tuple[StageName, StageName] = ("talker", "codec")
+"""Both stages."""
+
+
+@dataclass(eq=False)
+class Generation:
+    """A segment on its way; it waits in the dispatcher, then the pipeline routes the stages' messages to it by `id`.
+
+    Attributes:
+        utterance: whose it is.
+        segment: what is spoken.
+        id: number of the generation; 0 until it is opened.
+        text: what the model reads; empty until it is opened.
+        audio: chunks that came and wait for earlier segments: [S] float32 each.
+        received: samples that came.
+        taken: samples that the caller took.
+        samples: how many the whole segment takes; None until the talker is done.
+        codec_over: whether all its audio came.
+        holds_slot: whether a slot of the talker is counted for it.
+        unreleased: stages that were told to abort and have not answered.
+        released: set when none is left.
+    """
+
+    utterance: Utterance
+    segment: Segment
+    id: int = 0
+    text: str = ""
+    audio: deque[npt.NDArray[np.float32]] = field(default_factory=deque)
+    received: int = 0
+    taken: int = 0
+    samples: int | None = None
+    codec_over: bool = False
+    holds_slot: bool = False
+    unreleased: set[StageName] = field(default_factory=set)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def over(self) -> bool:
+        """Whether both stages are done with it."""
+        return self.samples is not None and self.codec_over
+
+    @property
+    def coming(self) -> int:
+        """Samples that are known to come and have not."""
+        return 0 if self.samples is None else self.samples - self.received
+
+    def set_frames(self, frames: int) -> None:
+        """The talker made so many frames."""
+        self.samples = frames * SAMPLES_PER_FRAME
+
+    # ---- what the dispatcher asks
+
+    @property
+    def priority(self) -> int:
+        """Smaller goes first."""
+        return self.utterance.request.priority
+
+    @property
+    def running(self) -> bool:
+        """Whether its utterance has opened a segment before."""
+        return self.utterance.running
+
+    def dry_ns(self) -> int:
+        """When the utterance's player runs dry without it."""
+        return self.utterance.dry_ns()
+
+    def start(self) -> bool:
+        """Opens it."""
+        return self.utterance.open_generation(self)

@@ -1,0 +1,250 @@
+"""Between utterances and stages: opens generations, routes what the stages say, lets go of what is dropped."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+
+import msgspec
+import numpy as np
+
+from talkwire_pipeline.deploy.schema import Deploy
+from talkwire_pipeline.dispatch import Dispatcher
+from talkwire_pipeline.errors import InternalError, InvalidArgumentError, UnavailableError
+from talkwire_pipeline.generation import STAGES, Generation
+from talkwire_pipeline.geometry import SAMPLE_RATE_HZ
+from talkwire_pipeline.messages import (
+    Abort,
+    Audio,
+    CodecDone,
+    Credit,
+    Failed,
+    Message,
+    Open,
+    Refused,
+    Released,
+    StageName,
+    TalkerDone,
+)
+from talkwire_pipeline.stages import Stages, StageState
+from talkwire_pipeline.text.frontend import Prepared, TextFrontEnd
+from talkwire_pipeline.utterance import Utterance
+from talkwire_pipeline.voice import Reference, ReferenceStore, StreamVoice, segment_seed
+
+log = logging.getLogger(__name__)
+
+
+class Hub:
+    """The pipeline as utterances see it (`talkwire_pipeline.host.Host`), and its stages.
+
+    Attributes:
+        deploy: the deployment.
+        frontend: cuts and reads text.
+        stages: the two stages.
+        dispatcher: the queue before the talker.
+        references: all references.
+        utterances: those that have not ended, each with its own voice if its stream has none.
+        on_ready_change: called when `ready` may have changed.
+    """
+
+    def __init__(self, deploy: Deploy, frontend: TextFrontEnd, stages: Stages) -> None:
+        self.deploy = deploy
+        self.frontend = frontend
+        self.stages = stages
+        self.dispatcher: Dispatcher[Generation] = Dispatcher(deploy.stages.talker.max_num_seqs)
+        self.references = ReferenceStore(lambda message: stages.send("talker", message))
+        self.utterances: dict[Utterance, StreamVoice | None] = {}
+        self.on_ready_change: Callable[[], None] = lambda: None
+        self._ids = count(1)
+        self._generations: dict[int, Generation] = {}
+        self._opened: dict[int, Open] = {}
+
+    async def start(self) -> None:
+        """Starts the stages."""
+        await self.stages.start(self._on_message, self._on_state)
+
+    async def close(self) -> None:
+        """Fails what is live, and ends the stages."""
+        for utterance in list(self.utterances):
+            utterance.fail(UnavailableError("the pipeline is closed", reason="DRAINING"))
+        await self.stages.close()
+
+    # ---- what an utterance asks
+
+    @property
+    def ready(self) -> bool:
+        """Whether both stages take work."""
+        return all(self.stages.state(stage) == "ready" for stage in STAGES)
+
+    @property
+    def credit_samples(self) -> int:
+        """Samples that may be decoded ahead of what a caller has taken."""
+        return int(self.deploy.server.credit_s * SAMPLE_RATE_HZ)
+
+    def unavailable(self) -> UnavailableError:
+        """Why the pipeline is not ready."""
+        states = [
+            f"the {stage} is {self.stages.state(stage)}" for stage in STAGES if self.stages.state(stage) != "ready"
+        ]
+        return UnavailableError(f"{' and '.join(states)}; try again in a moment")
+
+    def enter(self, utterance: Utterance, own_voice: StreamVoice | None) -> None:
+        """A new utterance; `own_voice` is closed with it."""
+        self.utterances[utterance] = own_voice
+
+    def left(self, utterance: Utterance) -> None:
+        """The utterance is over."""
+        if (voice := self.utterances.pop(utterance, None)) is not None:
+            voice.close()
+
+    def submit(self, generation: Generation) -> None:
+        """Lets it wait for a slot; `Utterance.open_generation` follows."""
+        self.dispatcher.submit(generation)
+
+    def open(self, generation: Generation, reference: Reference | None, number: int) -> bool:
+        """Sends it to the talker as its utterance's segment `number`. False: there is nothing to speak in it.
+
+        Raises `InvalidArgumentError` where its prompt is too long.
+        """
+        prepared, reference = self._prepare(generation, reference)
+        if not prepared.speakable:
+            return False
+        if reference is not None:
+            self.references.ensure(reference)
+        message = self._open_message(generation.utterance, prepared, reference, number)
+        generation.id = message.generation
+        generation.text = prepared.body.text
+        generation.holds_slot = True
+        self._generations[generation.id] = generation
+        self._opened[generation.id] = message
+        self.stages.watch(True)
+        self.stages.send("talker", message)
+        return True
+
+    def _prepare(self, generation: Generation, reference: Reference | None) -> tuple[Prepared, Reference | None]:
+        """The segment's prompt; without the reference where both are too long: better another voice than no words."""
+        language = generation.utterance.request.language
+        if reference is not None:
+            with suppress(InvalidArgumentError):
+                frames = len(reference.codes)
+                return self.frontend.prepare(generation.segment, reference.text, frames, language), reference
+        return self.frontend.prepare(generation.segment, language=language), None
+
+    def _open_message(self, utterance: Utterance, prepared: Prepared, reference: Reference | None, number: int) -> Open:
+        seed = segment_seed(utterance.sampling.seed, number)
+        return Open(
+            generation=next(self._ids),
+            prompt=prepared.prompt.ids,
+            reference=reference.id if reference else 0,
+            reference_at=prepared.prompt.reference_at,
+            sampling=msgspec.structs.replace(utterance.sampling, seed=seed),
+            max_rows=prepared.max_rows,
+            priority=utterance.request.priority,
+            geometry=utterance.geometry,
+            credit_samples=self.credit_samples,
+            dry_ns=utterance.dry_ns(),
+        )
+
+    def credit(self, generation: Generation, samples: int) -> None:
+        """The caller has taken so many samples more of it."""
+        if not generation.codec_over and generation.id in self._generations:
+            self.stages.send("codec", Credit(generation=generation.id, samples=samples))
+
+    def abort(self, generation: Generation) -> bool:
+        """Drops it wherever it is. True: a stage holds it, and `generation.released` will be set."""
+        if generation.id not in self._generations:
+            self.dispatcher.withdraw(generation)
+            return False
+        generation.unreleased = set(STAGES)
+        for stage in STAGES:
+            self.stages.send(stage, Abort(generation=generation.id))
+        return True
+
+    # ---- what the stages say
+
+    def _on_message(self, stage: StageName, message: Message) -> None:
+        generation = self._generations.get(message.generation)
+        if generation is None:  # let go of before it came
+            return
+        utterance = generation.utterance
+        match message:
+            case Audio():
+                utterance.audio(generation, np.array(message.samples))
+            case TalkerDone():
+                self._free_slot(generation)
+                utterance.talker_done(generation, message)
+                self._forget_if_over(generation)
+            case CodecDone():
+                utterance.codec_done(generation)
+                self._forget_if_over(generation)
+            case Released():
+                self._released(stage, generation)
+            case Refused():
+                self._refused(generation, message)
+            case Failed():
+                utterance.fail(_fault(stage, message.detail, utterance.server_id))
+            case _:
+                log.error("the %s said %s, which nobody awaits", stage, type(message).__name__)
+
+    def _refused(self, generation: Generation, message: Refused) -> None:
+        """A reference is sent again with its segment; everything else is a fault of ours."""
+        opened = self._opened[generation.id]
+        if message.reason == "reference" and self.references.send_again(opened.reference):
+            self.stages.send("talker", opened)
+            return
+        detail = f"refused ({message.reason}): {message.detail}"
+        generation.utterance.fail(_fault("talker", detail, generation.utterance.server_id))
+
+    def _released(self, stage: StageName, generation: Generation) -> None:
+        generation.unreleased.discard(stage)
+        if stage == "talker":
+            self._free_slot(generation)
+        if not generation.unreleased:
+            self._forget(generation)
+
+    def _forget_if_over(self, generation: Generation) -> None:
+        if generation.over and not generation.unreleased:
+            self._forget(generation)
+
+    def _forget(self, generation: Generation) -> None:
+        """No stage holds it any more."""
+        self._generations.pop(generation.id, None)
+        self._opened.pop(generation.id, None)
+        generation.released.set()
+        if not self._generations:
+            self.stages.watch(False)
+
+    def _free_slot(self, generation: Generation) -> None:
+        if generation.holds_slot:
+            generation.holds_slot = False
+            self.dispatcher.free()
+
+    def _on_state(self, stage: StageName, state: StageState) -> None:
+        """A stage that goes down takes everything with it that was in either: the other one frees it too."""
+        if state == "down":
+            if stage == "talker":
+                self.references.forget_sent()
+            self._drop_all(UnavailableError(f"the {stage} went down while this was spoken; try again in a moment"))
+        self.on_ready_change()
+
+    def _drop_all(self, error: UnavailableError) -> None:
+        lost = list(self._generations.values())
+        waiting = list(self.dispatcher.waiting.values())
+        self.dispatcher.waiting.clear()
+        for generation in lost:
+            generation.unreleased.clear()
+            self._forget(generation)
+        for generation in (*lost, *waiting):
+            generation.utterance.fail(error)
+        for generation in lost:
+            self._free_slot(generation)
+
+
+def _fault(stage: StageName, detail: str, server_id: str) -> InternalError:
+    """What the caller is told; the log has the rest under the same id."""
+    fault_id = secrets.token_hex(6)
+    log.error("fault %s in the %s: %s", fault_id, stage, detail, extra={"server_id": server_id})
+    return InternalError(f"the {stage} failed; the server's log says more under {fault_id}")

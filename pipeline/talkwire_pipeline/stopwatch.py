@@ -1,0 +1,53 @@
+"""Times of one utterance: first text, first audio, last audio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from talkwire_pipeline.events import Statistics
+from talkwire_pipeline.geometry import SAMPLE_RATE_HZ
+
+
+class Stopwatch:
+    """Notes when things happened; `clock` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._text_at: float | None = None
+        self._first_audio_at: float | None = None
+        self._last_audio_at = 0.0
+        self._first_samples = 0
+
+    def hear(self) -> bool:
+        """Speakable text came; True the first time."""
+        first = self._text_at is None
+        if first:
+            self._text_at = self._clock()
+        return first
+
+    def generate(self) -> None:
+        """Audio came from the codec."""
+        self._last_audio_at = self._clock()
+
+    def speak(self, samples: int) -> None:
+        """Audio went out to the caller."""
+        if self._first_audio_at is None:
+            self._first_audio_at = self._clock()
+            self._first_samples = samples
+
+    def statistics(self, sample_count: int, segment_count: int, character_count: int) -> Statistics:
+        """The figures of an utterance that is over.
+
+        The real-time factor is from the first text in to the last audio out of the codec, whatever the caller took.
+        """
+        begun = self._text_at or 0.0
+        duration_s = sample_count / SAMPLE_RATE_HZ
+        return Statistics(
+            sample_count=sample_count,
+            segment_count=segment_count,
+            character_count=character_count,
+            ttfa_s=0.0 if self._first_audio_at is None else self._first_audio_at - begun,
+            first_payload_s=self._first_samples / SAMPLE_RATE_HZ,
+            real_time_factor=(self._last_audio_at - begun) / duration_s if duration_s else 0.0,
+        )

@@ -1,0 +1,395 @@
+"""One utterance: text increments in, events out, exactly one end event. asyncio, no torch, no gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from talkwire_pipeline.errors import InvalidArgumentError, TalkwireError, TimedOutError
+from talkwire_pipeline.events import (
+    END_EVENTS,
+    Aborted,
+    Audio,
+    Event,
+    Failed,
+    Finished,
+    Flushed,
+    Span,
+    Started,
+    Timing,
+)
+from talkwire_pipeline.generation import Generation
+from talkwire_pipeline.geometry import SAMPLES_PER_FRAME, Geometry
+from talkwire_pipeline.host import Host
+from talkwire_pipeline.messages import TalkerDone
+from talkwire_pipeline.player import Player
+from talkwire_pipeline.request import UtteranceRequest
+from talkwire_pipeline.sampling import Sampling
+from talkwire_pipeline.stopwatch import Stopwatch
+from talkwire_pipeline.text.segmenter import Segment
+from talkwire_pipeline.transcript import Transcript
+from talkwire_pipeline.voice import StreamVoice
+
+log = logging.getLogger(__name__)
+
+RELEASE_TIMEOUT_S = 1.0
+"""An abort is answered after so long even if a stage has not said that it let go."""
+
+
+def _nobody() -> None:
+    """Nobody listens."""
+
+
+class Utterance:
+    """One piece of speech. Made by `Pipeline.open`.
+
+    A caller pushes text and takes events, either by `take` and `on_event` or by `async for`, which also gives the
+    credit. It is over with its end event; one that is dropped before must be aborted.
+
+    Attributes:
+        server_id: 32 hexadecimal digits, random.
+        request: what was asked for.
+        sampling: the values in force, the seed included.
+        geometry: the shape in force.
+        on_event: called whenever `take` may have something.
+        running: whether a segment has been opened.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        server_id: str,
+        request: UtteranceRequest,
+        sampling: Sampling,
+        geometry: Geometry,
+        voice: StreamVoice,
+    ) -> None:
+        self.server_id = server_id
+        self.request = request
+        self.sampling = sampling
+        self.geometry = geometry
+        self.on_event: Callable[[], None] = _nobody
+        self.running = False
+        self._host = host
+        self._voice = voice
+        self._continuity = request.continuity or host.deploy.text.continuity
+        self._segmenter = host.frontend.segmenter(request.language)
+        self._text = Transcript()
+        self._segments: deque[Segment] = deque()  # cut, and not on their way
+        self._parts: deque[Generation] = deque()  # on their way, in order; the first one's audio goes out
+        self._unpaid: deque[tuple[Generation, int]] = deque()  # samples taken as events, not yet credited
+        self._flushes: deque[int] = deque()
+        self._cut = 0
+        self._spoken = 0
+        self._started = 0
+        self._generated = 0
+        self._emitted = 0
+        self._text_over = False
+        self._capped = False
+        self._muted = False
+        self._end: Event | None = None
+        self._abort: asyncio.Task[Aborted] | None = None
+        self._events: deque[tuple[Event, Generation | None]] = deque()
+        self._player = Player()
+        self._watch = Stopwatch()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._emit(Started(server_id, sampling.seed, geometry, host.deploy.stages.talker.model_runner))
+        limit_s = request.timeout_s or host.deploy.server.utterance_timeout_s
+        self._set_timer("timeout_s", limit_s, lambda: self._time_out("timeout_s", limit_s))
+
+    # ---- the caller's side: text in
+
+    def push(self, text: str) -> None:
+        """Appends text.
+
+        Raises `InvalidArgumentError` for text that cannot be taken; nothing of it is taken then. A control token
+        that is not known fails the utterance instead, since it may have come in pieces.
+        """
+        if self._muted or self._text_over:
+            return
+        self._host.frontend.check(text)
+        limit = self._host.deploy.text.max_utterance_chars
+        if self._text.length + len(text) > limit:
+            raise InvalidArgumentError(
+                "text.text", f"the utterance would have {self._text.length + len(text)} characters, at most {limit}"
+            )
+        self._text.append(text)
+        if text.strip():
+            self._hear()
+        self._accept(lambda: self._segmenter.feed(text))
+        self._restart_idle_timer()
+
+    def _hear(self) -> None:
+        """Speakable text came."""
+        if self._watch.hear() and (limit_s := self.request.first_audio_timeout_s) is not None:
+            self._set_timer("first_audio", limit_s, lambda: self._time_out("first_audio_timeout_s", limit_s))
+
+    def flush(self) -> None:
+        """Speaks what is there; `Flushed` follows its last audio."""
+        if self._muted or self._text_over:
+            return
+        self._cancel_timer("idle")
+        self._accept(self._segmenter.flush)
+        self._flushes.append(self._cut)
+        self._settle()
+
+    def end(self) -> None:
+        """No more text. Idempotent."""
+        if self._muted or self._text_over:
+            return
+        self._text_over = True
+        self._cancel_timer("idle")
+        self._accept(self._segmenter.end)
+        if not self._muted and not self._spoken:
+            self.fail(InvalidArgumentError("text", "there is nothing to speak in it: no letter and no digit"))
+        self._settle()
+
+    def abort(self, played_samples: int | None = None) -> asyncio.Task[Aborted]:
+        """Drops the utterance: nothing of it comes from now on but `Aborted`, once both stages have let go of it.
+
+        `played_samples`, at 24 kHz, splits the text into spoken and unspoken; None: all that was taken. Idempotent;
+        an utterance that is over stays as it is, and the answer is what it would have been.
+        """
+        if self._abort is None:
+            played = self._player.taken if played_samples is None else played_samples
+            generations = self._mute()
+            self._abort = asyncio.get_running_loop().create_task(self._finish_abort(played, generations))
+        return self._abort
+
+    # ---- the caller's side: events out
+
+    def take(self) -> Event | None:
+        """The next event; None: there is none now."""
+        if not self._events:
+            return None
+        event, generation = self._events.popleft()
+        if isinstance(event, Audio) and generation is not None:
+            self._take_audio(event, generation)
+        return event
+
+    def _take_audio(self, event: Audio, generation: Generation) -> None:
+        self._cancel_timer("first_audio")
+        self._watch.speak(len(event.samples))
+        self._player.take(len(event.samples), time.monotonic_ns())
+        self._unpaid.append((generation, len(event.samples)))
+
+    def credit(self, samples: int) -> None:
+        """The caller is done with so many samples of the audio it took: as much more may be decoded."""
+        while samples > 0 and self._unpaid:
+            generation, owed = self._unpaid.popleft()
+            paid = min(owed, samples)
+            samples -= paid
+            if paid < owed:
+                self._unpaid.appendleft((generation, owed - paid))
+            self._host.credit(generation, paid)
+        self._advance()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """All events up to the end event; leaving early aborts the utterance."""
+        ready = asyncio.Event()
+        self.on_event = ready.set
+        try:
+            while True:
+                ready.clear()
+                while (event := self.take()) is not None:
+                    yield event
+                    if isinstance(event, Audio):
+                        self.credit(len(event.samples))
+                    if isinstance(event, END_EVENTS):
+                        return
+                await ready.wait()
+        finally:
+            if self._end is None:
+                self.abort()
+
+    # ---- segments to the talker
+
+    def _accept(self, cut: Callable[[], Iterable[Segment]]) -> None:
+        """Takes what the segmenter gives; its refusals fail the utterance."""
+        try:
+            segments = list(cut())
+        except InvalidArgumentError as error:
+            self.fail(error)
+            return
+        self._cut += len(segments)
+        self._spoken += sum(segment.speakable for segment in segments)
+        self._segments.extend(segments)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Lets the next segment wait for a slot, if the one before has left the talker and the caller keeps up."""
+        if self._muted or (self._parts and self._parts[-1].samples is None):
+            return
+        if self._player.outstanding > self._host.credit_samples // 2:
+            return
+        while self._segments:
+            segment = self._segments.popleft()
+            if segment.speakable:
+                self._submit(segment)
+                return
+            silent = Generation(self, segment, codec_over=True)
+            self._place(silent, 0)
+            self._parts.append(silent)
+        self._settle()
+
+    def _submit(self, segment: Segment) -> None:
+        if not self._host.ready:
+            self.fail(self._host.unavailable())
+            return
+        generation = Generation(self, segment)
+        self._parts.append(generation)
+        self._host.submit(generation)
+
+    def dry_ns(self) -> int:
+        """When the player runs dry without the next segment; 0: nothing is playing."""
+        coming = sum(part.coming for part in self._parts)
+        return self._player.dry_ns(time.monotonic_ns(), coming)
+
+    def open_generation(self, generation: Generation) -> bool:
+        """A slot is free for it. False: it needs none, since it is silent, or could not be opened and has failed."""
+        number, self._started = self._started, self._started + 1
+        try:
+            opened = self._host.open(generation, self._voice.reference(self._continuity), number)
+        except TalkwireError as error:
+            self.fail(error)
+            return False
+        if opened:
+            self.running = True
+        else:
+            self._place(generation, 0)
+            generation.codec_over = True
+            self._advance()
+        return opened
+
+    def _place(self, generation: Generation, frames: int) -> Span:
+        """How long a segment is: its place in the audio is known."""
+        generation.set_frames(frames)
+        segment = generation.segment
+        return self._text.spoken(segment.start, segment.end, frames * SAMPLES_PER_FRAME)
+
+    # ---- from the stages
+
+    def talker_done(self, generation: Generation, message: TalkerDone) -> None:
+        """All rows of a segment are made: its place in the audio is known, and the next one may follow."""
+        if self._muted:
+            return
+        self._capped |= message.reason == "cap"
+        if message.reason == "eos":
+            self._voice.spoken(self._continuity, message.codes, generation.text)
+        self._emit(Timing((self._place(generation, len(message.codes)),)))
+        self._advance()
+        self._settle()
+
+    def audio(self, generation: Generation, samples: npt.NDArray[np.float32]) -> None:
+        """A chunk of a segment: [S] float32, the receiver's own."""
+        generation.received += len(samples)
+        self._generated += len(samples)
+        if self._muted:
+            return
+        self._player.received += len(samples)
+        self._watch.generate()
+        generation.audio.append(samples)
+        self._settle()
+
+    def codec_done(self, generation: Generation) -> None:
+        """All audio of a segment came."""
+        generation.codec_over = True
+        self._settle()
+
+    def _settle(self) -> None:
+        """Sends what is next in order: audio of the first part, the parts after it once that is over, the end."""
+        if self._muted:
+            return
+        while True:
+            self._answer_flushes()
+            if not self._parts:
+                break
+            part = self._parts[0]
+            while part.audio:
+                self._emit_audio(part, part.audio.popleft())
+            if not part.over:
+                return
+            self._parts.popleft()
+        if self._text_over and not self._segments:
+            self._finish()
+
+    def _answer_flushes(self) -> None:
+        done = self._cut - len(self._segments) - len(self._parts)
+        while self._flushes and self._flushes[0] <= done:
+            self._emit(Flushed(self._flushes.popleft(), self._emitted))
+
+    def _emit_audio(self, part: Generation, samples: npt.NDArray[np.float32]) -> None:
+        event = Audio(self._emitted, samples)
+        self._emitted += len(samples)
+        self._emit(event, part)
+
+    def _emit(self, event: Event, generation: Generation | None = None) -> None:
+        self._events.append((event, generation))
+        self.on_event()
+
+    # ---- ends
+
+    def _finish(self) -> None:
+        statistics = self._watch.statistics(self._emitted, self._spoken, self._text.length)
+        self._over(Finished("cap" if self._capped else "complete", statistics))
+
+    def fail(self, error: TalkwireError) -> None:
+        """Ends it with an error; a no-op for one that is over. What it holds is let go behind the answer."""
+        if self._end is None and self._abort is None:
+            self._mute()
+            self._over(Failed(error))
+
+    def _over(self, event: Event) -> None:
+        """The end event; nothing follows it."""
+        self._end = event
+        self._muted = True
+        for name in list(self._timers):
+            self._cancel_timer(name)
+        self._emit(event)
+        self._host.left(self)
+
+    def _mute(self) -> list[Generation]:
+        """Drops all that has not been taken, and tells the stages. The generations that they hold."""
+        if self._muted:
+            return []
+        self._muted = True
+        for name in list(self._timers):
+            self._cancel_timer(name)
+        self._segments.clear()
+        self._events = deque(item for item in self._events if isinstance(item[0], Started))
+        return [part for part in self._parts if self._host.abort(part)]
+
+    async def _finish_abort(self, played: int, generations: list[Generation]) -> Aborted:
+        try:
+            async with asyncio.timeout(RELEASE_TIMEOUT_S):
+                for generation in generations:
+                    await generation.released.wait()
+        except TimeoutError:
+            log.warning("a stage has not let go of an aborted utterance", extra={"server_id": self.server_id})
+        aborted = Aborted(*self._text.split(played), self._generated)
+        if self._end is None:
+            self._over(aborted)
+        return aborted
+
+    # ---- timers
+
+    def _set_timer(self, name: str, delay_s: float, call: Callable[[], None]) -> None:
+        self._cancel_timer(name)
+        self._timers[name] = asyncio.get_running_loop().call_later(delay_s, call)
+
+    def _cancel_timer(self, name: str) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
+
+    def _restart_idle_timer(self) -> None:
+        if (pause_s := self._host.deploy.text.idle_flush_s) and not self._muted:
+            self._set_timer("idle", pause_s, lambda: self._accept(self._segmenter.idle))
+
+    def _time_out(self, field: str, limit_s: float) -> None:
+        self.fail(TimedOutError(f"{field}: {limit_s:g} s have passed"))
