@@ -34,7 +34,7 @@ from talkwire_pipeline.messages import (
     StageName,
     TalkerDone,
 )
-from talkwire_pipeline.supervisor import OnMessage, OnState, StageState
+from talkwire_pipeline.stages import OnMessage, OnState, StageState
 
 DELAY_ROWS = CODEBOOKS - 1
 """Rows that a generation has more than frames."""
@@ -66,7 +66,8 @@ class FakeVoice:
     def samples(self, first: int, count: int) -> npt.NDArray[np.float32]:
         """`count` samples from position `first` on: [count] float32."""
         phase = np.arange(first, first + count) * (2 * np.pi * self.frequency_hz / SAMPLE_RATE_HZ)
-        return (0.3 * np.sin(phase)).astype(np.float32)
+        wave: npt.NDArray[np.float64] = np.sin(phase)
+        return (0.3 * wave).astype(np.float32)
 
     def codes(self, frames: int) -> Codes:
         """[frames, 8] int16, each 0 to 1023."""

@@ -1,46 +1,166 @@
-"""The two stages as the server process sees them. asyncio, no torch."""
+"""Runs the two stages as processes, joined by rings in shared memory. asyncio, no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, Protocol
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
 
-from talkwire_pipeline.messages import Message, StageName
+from talkwire_pipeline.child import Child
+from talkwire_pipeline.connector.ring import Ring
+from talkwire_pipeline.deploy import Deploy
+from talkwire_pipeline.keeper import Keeper, Limits
+from talkwire_pipeline.link import Link
+from talkwire_pipeline.messages import Message, Peer, StageName
+from talkwire_pipeline.stage.config import StageConfig
+from talkwire_pipeline.stages import OnMessage, OnState, Stages, StageState
 
-StageState = Literal["starting", "ready", "down"]
-"""`starting`: loads and warms up; `ready`: takes messages; `down`: ended, or not started yet."""
-OnMessage = Callable[[StageName, Message], None]
-"""Takes a stage's message. Its arrays are views that end with the call: what is kept must be copied."""
-OnState = Callable[[StageName, StageState], None]
-"""Takes a stage's new state."""
+__all__ = ["Limits", "OnMessage", "OnState", "StageState", "Stages", "Supervisor"]
+
+BUILDERS: Mapping[StageName, str] = {
+    "talker": "talkwire_pipeline.stage.talker:build",
+    "codec": "talkwire_pipeline.stage.codec:build",
+}
+"""What makes each stage's loop, in its own process."""
+_OTHER: Mapping[StageName, StageName] = {"talker": "codec", "codec": "talker"}
 
 
-class Stages(Protocol):
-    """The talker and the codec, wherever they run. All calls belong to the thread of one event loop."""
+class Supervisor:
+    """`Stages` as two processes, joined with this one and with each other by five rings in shared memory.
+
+    The rings outlive the processes: a restarted stage gets the same descriptors and drops what it finds there.
+
+    Args:
+        deploy: the resolved deployment.
+        limits: how long things may take.
+        builders: `module:function` of each stage, a `talkwire_pipeline.stage.process.Build`.
+    """
+
+    def __init__(
+        self, deploy: Deploy, *, limits: Limits | None = None, builders: Mapping[StageName, str] = BUILDERS
+    ) -> None:
+        self._deploy = deploy
+        self._limits = limits or Limits()
+        self._builders = builders
+        self._rings: dict[str, Ring] = {}
+        self._keepers: dict[StageName, Keeper] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._pinging: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     async def start(self, on_message: OnMessage, on_state: OnState) -> None:
-        """Starts both and returns when both are ready.
-
-        Raises `CheckpointError` or `UnavailableError` with the stage's own words; nothing runs then.
-        """
+        """See `Stages.start`. May be called once."""
+        self._on_state = on_state
+        self._create_rings()
+        for stage in _OTHER:
+            self._keepers[stage] = self._keeper(stage, on_message)
+        self._tasks = [asyncio.create_task(each.run(), name=each.stage) for each in self._keepers.values()]
+        try:
+            await asyncio.gather(*(each.first for each in self._keepers.values()))
+        except BaseException:
+            await self.close()
+            raise
 
     def send(self, stage: StageName, message: Message) -> None:
-        """Hands a message over. Never blocks, keeps the order; what goes to a stage that is not ready is dropped."""
+        """See `Stages.send`."""
+        self._keepers[stage].send(message)
 
     def watch(self, work_due: bool) -> None:
-        """Whether the stages owe work now. Only then must they answer pings; one that does not is ended."""
+        """See `Stages.watch`. When work ends, a last ping brings the stages' figures up to date."""
+        if work_due and self._pinging is None:
+            self._ping()
+        elif not work_due and self._pinging is not None:
+            self._stop_pinging()
+            for keeper in self._keepers.values():
+                keeper.ping()
+                keeper.forgive()
 
     def state(self, stage: StageName) -> StageState:
-        """The stage's state."""
+        """See `Stages.state`."""
+        return self._keepers[stage].state if self._keepers else "down"
 
     def fault(self, stage: StageName) -> str:
-        """Why the stage went down the last time, in its own words where it had any; empty: it never did."""
+        """See `Stages.fault`."""
+        return self._keepers[stage].fault if self._keepers else ""
 
     def facts(self, stage: StageName) -> dict[str, Any]:
-        """What the stage said about itself when it became ready; empty before."""
+        """See `Stages.facts`."""
+        return self._keepers[stage].facts if self._keepers else {}
 
     def stats(self, stage: StageName) -> dict[str, float]:
-        """The counters and gauges of the stage's last `Pong`; empty before."""
+        """See `Stages.stats`."""
+        return self._keepers[stage].stats if self._keepers else {}
+
+    def pid(self, stage: StageName) -> int:
+        """The stage's process; 0: none runs."""
+        return self._keepers[stage].pid if self._keepers else 0
 
     async def close(self) -> None:
-        """Ends both. Idempotent."""
+        """Asks both to stop, ends those that do not, and frees all that was theirs. Idempotent."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._stop_pinging()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for keeper in self._keepers.values():
+            keeper.state = "down"
+            keeper.link.close()
+        for ring in self._rings.values():
+            ring.close()
+
+    # ---- parts
+
+    def _create_rings(self) -> None:
+        sizes = self._deploy.connectors
+        capacities = {
+            "talker_commands": sizes.commands.capacity_bytes,
+            "codec_commands": sizes.commands.capacity_bytes,
+            "codes": sizes.codes.capacity_bytes,
+            "talker_replies": sizes.events.capacity_bytes,
+            "codec_replies": sizes.audio.capacity_bytes,
+        }
+        for name, capacity in capacities.items():
+            self._rings[name] = Ring.create(capacity, name)
+
+    def _keeper(self, stage: StageName, on_message: OnMessage) -> Keeper:
+        keeper = Keeper(stage, lambda: self._spawn(stage), self._limits, on_message, self._entered)
+        keeper.link = Link(self._rings[f"{stage}_commands"], self._rings[f"{stage}_replies"], keeper.receive)
+        return keeper
+
+    async def _spawn(self, stage: StageName) -> Child:
+        life = os.pipe()
+        config = StageConfig(
+            stage=stage,
+            build=self._builders[stage],
+            deploy=self._deploy,
+            commands=self._rings[f"{stage}_commands"].fds,
+            replies=self._rings[f"{stage}_replies"].fds,
+            codes=self._rings["codes"].fds,
+            life=life[0],
+            log_level=logging.getLogger("talkwire").getEffectiveLevel(),
+        )
+        return await Child.start(config, life)
+
+    def _entered(self, stage: StageName, state: StageState) -> None:
+        """The one place where a stage's end and return are seen: tells the other stage, then the owner."""
+        if state != "starting":
+            self._keepers[_OTHER[stage]].send(Peer(stage=stage, up=state == "ready"))
+        self._on_state(stage, state)
+
+    # ---- pings
+
+    def _ping(self) -> None:
+        self._pinging = asyncio.get_running_loop().call_later(self._limits.ping_s, self._ping)
+        for keeper in self._keepers.values():
+            keeper.ping()
+
+    def _stop_pinging(self) -> None:
+        if self._pinging is not None:
+            self._pinging.cancel()
+            self._pinging = None
