@@ -1,0 +1,97 @@
+"""Who gets the next slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from talkwire_pipeline.dispatch import Dispatcher
+
+
+@dataclass(eq=False)
+class Segment:
+    name: str
+    log: list[str]
+    priority: int = 0
+    running: bool = False
+    dry: int = 0
+    needs_slot: bool = True
+
+    def dry_ns(self) -> int:
+        return self.dry
+
+    def start(self) -> bool:
+        self.log.append(self.name)
+        return self.needs_slot
+
+
+def order(slots: int, *segments: Segment) -> None:
+    """Submits all while no slot is free, then frees as many as it takes."""
+    dispatcher = Dispatcher[Segment](slots, busy=slots)
+    for segment in segments:
+        dispatcher.submit(segment)
+    while dispatcher.waiting:
+        dispatcher.free()
+
+
+def test_slots_are_given_while_there_are_any() -> None:
+    log: list[str] = []
+    dispatcher = Dispatcher[Segment](2)
+    for name in "abc":
+        dispatcher.submit(Segment(name, log))
+    assert log == ["a", "b"]
+    dispatcher.free()
+    assert log == ["a", "b", "c"]
+    assert dispatcher.busy == 2
+
+
+def test_running_utterances_go_before_new_ones_and_the_driest_first() -> None:
+    log: list[str] = []
+    order(
+        1,
+        Segment("new", log),
+        Segment("later", log, running=True, dry=200),
+        Segment("sooner", log, running=True, dry=100),
+    )
+    assert log == ["sooner", "later", "new"]
+
+
+def test_priority_goes_before_everything() -> None:
+    log: list[str] = []
+    order(1, Segment("batch", log, priority=1, running=True), Segment("interactive", log))
+    assert log == ["interactive", "batch"]
+
+
+def test_a_segment_that_needs_no_slot_leaves_it_to_the_next() -> None:
+    log: list[str] = []
+    dispatcher = Dispatcher[Segment](1)
+    dispatcher.submit(Segment("silent", log, needs_slot=False))
+    dispatcher.submit(Segment("spoken", log))
+    assert log == ["silent", "spoken"]
+    assert dispatcher.busy == 1
+
+
+def test_a_withdrawn_segment_is_never_opened() -> None:
+    log: list[str] = []
+    dispatcher = Dispatcher[Segment](1, busy=1)
+    segment = Segment("gone", log)
+    dispatcher.submit(segment)
+    dispatcher.withdraw(segment)
+    dispatcher.free()
+    assert log == []
+    assert dispatcher.busy == 0
+
+
+@given(st.lists(st.sampled_from(["submit", "free"]), max_size=40), st.integers(1, 4))
+def test_no_more_than_the_slots_are_busy_and_nobody_waits_while_one_is_free(steps: list[str], slots: int) -> None:
+    log: list[str] = []
+    dispatcher = Dispatcher[Segment](slots)
+    for step in steps:
+        if step == "submit":
+            dispatcher.submit(Segment("s", log))
+        elif dispatcher.busy:
+            dispatcher.free()
+        assert dispatcher.busy <= slots
+        assert not dispatcher.waiting or dispatcher.busy == slots
