@@ -175,13 +175,12 @@ class FakeStages:
         return self._faults[stage]
 
     def facts(self, stage: StageName) -> dict[str, Any]:
-        """As a real stage's, with `fake` for the runner and device."""
-        own = {"slots": self.slots, "model_runner": "fake"} if stage == "talker" else {}
-        return {"stage": stage, "pid": 0, "parameters": 0, "dtype": "float32", "device": "fake", **own}
+        """As a real stage's; the device is `fake`."""
+        return {"pid": 0, "device": "fake", "dtype": "float32", "parameters": 0, "slots": self.slots, "versions": {}}
 
     def stats(self, stage: StageName) -> dict[str, float]:
-        """`generations`: how many the stage holds."""
-        return {"generations": float(self.held(stage))}
+        """`live_generations`: how many the stage holds."""
+        return {"live_generations": float(self.held(stage))}
 
     async def close(self) -> None:
         """Drops everything."""
@@ -256,7 +255,7 @@ class FakeStages:
             case DropReference(reference=reference):
                 self._references.discard(reference)
             case Abort(generation=generation):
-                self._leave(generation, "talker")
+                self._end(generation)
                 self._say("talker", Released(generation=generation))
 
     def _open(self, message: Open) -> None:
@@ -316,7 +315,7 @@ class FakeStages:
         generation.moves += 1
         if generation.moves == 2 and generation.fails_in is not None:
             self._say(generation.fails_in, Failed(generation=number, detail="a test made it fail"))
-            self._leave(number, generation.fails_in)
+            self._end(number) if generation.fails_in == "talker" else self._leave(number, "codec")
         talked = generation.in_talker and self._talk(number, generation)
         decoded = generation.in_codec and self._decode(number, generation)
         return talked or decoded
@@ -342,6 +341,13 @@ class FakeStages:
             self._leave(number, "codec")
             self._say("codec", CodecDone(generation=number, samples=generation.samples, reason=generation.reason))
         return decodes
+
+    def _end(self, number: int) -> None:
+        """The talker ends a generation before its time; the codec, which hears of it, drops it too."""
+        generation = self._generations.get(number)
+        if generation is not None and generation.in_talker:
+            self._leave(number, "codec")
+            self._leave(number, "talker")
 
     def _leave(self, number: int, stage: StageName) -> None:
         generation = self._generations.get(number)

@@ -20,8 +20,8 @@ from talkwire_pipeline.stages import OnMessage, OnState, Stages, StageState
 __all__ = ["Limits", "OnMessage", "OnState", "StageState", "Stages", "Supervisor"]
 
 BUILDERS: Mapping[StageName, str] = {
-    "talker": "talkwire_pipeline.stage.talker:build",
-    "codec": "talkwire_pipeline.stage.codec:build",
+    "talker": "talkwire_pipeline.talker.stage:build",
+    "codec": "talkwire_pipeline.codec.stage:build",
 }
 """What makes each stage's loop, in its own process."""
 _OTHER: Mapping[StageName, StageName] = {"talker": "codec", "codec": "talker"}

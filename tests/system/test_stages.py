@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,10 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def proc(pid: int, name: str) -> bytes:
+    return Path(f"/proc/{pid}/{name}").read_bytes()
+
+
 def runs(pid: int) -> bool:
     return pid > 0 and Path(f"/proc/{pid}").exists()
 
@@ -139,10 +144,10 @@ async def test_states_are_told(stages: Supervisor, heard: Heard) -> None:
 
 async def test_the_processes_are_named_and_stay_below_the_server(stages: Supervisor) -> None:
     for stage, pid in zip(STAGES, processes_of(stages), strict=True):
-        assert Path(f"/proc/{pid}/comm").read_text() == f"talkwire-{stage}\n"
+        assert proc(pid, "comm").decode() == f"talkwire-{stage}\n"
         own = os.getpriority(os.PRIO_PROCESS, 0)
         assert os.getpriority(os.PRIO_PROCESS, pid) == min(own + 10, 19)
-        assert b"OMP_NUM_THREADS=1\0" in Path(f"/proc/{pid}/environ").read_bytes()
+        assert b"OMP_NUM_THREADS=1\0" in proc(pid, "environ")
 
 
 async def test_logs_prints_and_warnings_are_forwarded(
@@ -247,16 +252,10 @@ async def test_a_failed_start_is_unavailable(
     heard: Heard, monkeypatch: pytest.MonkeyPatch, fault: str, words: str
 ) -> None:
     monkeypatch.setenv("STAGE_DOUBLE", fault)
-    stages = Supervisor(Deploy(), limits=msgspec_replace(QUICK, ready_s=5.0), builders=BUILDERS)
+    stages = Supervisor(Deploy(), limits=replace(QUICK, ready_s=5.0), builders=BUILDERS)
     with pytest.raises(UnavailableError) as caught:
         await stages.start(heard.on_message, heard.on_state)
     assert words in caught.value.message
-
-
-def msgspec_replace(limits: Limits, **changes: float) -> Limits:
-    import dataclasses
-
-    return dataclasses.replace(limits, **changes)  # type: ignore[arg-type]
 
 
 async def test_a_stage_that_cannot_come_back_is_given_up(
