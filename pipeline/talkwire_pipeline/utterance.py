@@ -143,9 +143,9 @@ class Utterance:
         """No more text. Idempotent."""
         if self._muted or self._text_over:
             return
-        self._text_over = True
         self._cancel_timer("idle")
         self._accept(self._segmenter.end)
+        self._text_over = True
         if not self._muted and not self._spoken:
             self.fail(InvalidArgumentError("text", "there is nothing to speak in it: no letter and no digit"))
         self._settle()
