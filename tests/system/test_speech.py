@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tools.server import Server, serving
 
 import talkwire_demo
 from support.recognise import errors, transcribe, words
 from talkwire import SpeechClient
 from talkwire.listen import Heard, say
+from tools.server import Server, serving
 
 README_WORD_ERROR_RATE = 0.039
 SLACK = 0.03
