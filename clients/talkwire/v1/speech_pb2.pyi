@@ -897,7 +897,7 @@ class Statistics(_message.Message):
     first_payload_s: _builtins.float
     """Duration of the first audio event, in seconds."""
     real_time_factor: _builtins.float
-    """First text in to last audio out, divided by the duration of the audio."""
+    """First text in to last audio decoded, divided by the duration of the audio."""
     def __init__(
         self,
         *,
