@@ -9,28 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 
 from talkwire_pipeline.checkpoint import TalkerConfig
 from talkwire_pipeline.talker.ids import STOP, IdSpace
 from talkwire_pipeline.talker.qwen3 import Backbone
+from talkwire_pipeline.talker.state import TalkerState
 from talkwire_pipeline.weights import TalkerWeights
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 SMALLEST_BATCH = 4
 """Batches are filled up to this, and doubled from there: with 1 or 2 rows, matrix products differ in the last bit."""
-
-
-class State(Protocol):
-    """What the runner needs of `TalkerState`."""
-
-    def codes_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Codes [N, 8] to embed at each id [N] and position [N]; -1: a text position."""
-
-    def sample(self, logits: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Ids [n] to feed next, drawn from logits [n, 8, 1026] of slots [n] at positions [n]."""
 
 
 @dataclass(slots=True)
@@ -67,7 +58,7 @@ class EmbeddedRunner:
         self,
         config: TalkerConfig,
         weights: TalkerWeights,
-        state: State,
+        state: TalkerState,
         ids: IdSpace,
         *,
         audio_token_id: int,
@@ -106,6 +97,7 @@ class EmbeddedRunner:
             device=device,
             dtype=_dtype(dtype, device),
             pack=dtype == "auto",
+            lane_by_lane=device.type == "cpu",
         )
         # By lane, on the device: the id to feed next, its position, the slot. What a free lane holds only fills up.
         self._next = torch.full((self._prefill_lane,), ids.steps, device=device)
@@ -162,9 +154,7 @@ class EmbeddedRunner:
     def _embed(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Input rows [N, D] of engine ids [N] at positions [N]."""
         codes = self._state.codes_at(ids, positions)
-        is_step = ids < self._ids.steps
-        text = torch.where(is_step, self._audio_token_id, ids - self._ids.steps)
-        return self._backbone.embed(text.clamp(max=self._ids.text_vocabulary - 1), codes)
+        return self._backbone.embed(self._state.text_ids(ids, self._audio_token_id), codes)
 
     def _prefill(self, newcomer: _Generation) -> None:
         """The next chunk of its prompt; behind the last one it goes live."""
@@ -187,7 +177,7 @@ class EmbeddedRunner:
         lengths = [generation.length for generation in self._live]
         hidden = self._backbone.decode(self._embed(self._next[:rows], positions), positions, lengths)
         logits = self._backbone.logits(hidden)[:count]
-        drawn = self._state.sample(logits, self._slots[:count], positions[:count].clone())
+        drawn = self._state.sample(logits, self._slots[:count], positions[:count])
         self._next[:count] = drawn
         self._positions[:count] += 1
         ended = [self._has_ended(generation, id_) for generation, id_ in zip(self._live, drawn.tolist(), strict=True)]

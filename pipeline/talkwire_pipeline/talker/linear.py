@@ -8,32 +8,27 @@ import torch
 import torch.nn.functional as F
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
-"""Takes [n, inputs], gives [n, outputs] of the same dtype."""
+"""Takes [n, inputs], gives [n, outputs] of the same dtype, in memory of its own."""
 
 
-class PlainLinear:
+def plain_linear(weight: torch.Tensor) -> Linear:
     """`x @ weight.T`, weight [outputs, inputs] in the dtype of the activations."""
-
-    def __init__(self, weight: torch.Tensor) -> None:
-        self._weight = weight
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, self._weight)
+    return lambda x: F.linear(x, weight)
 
 
-class PackedLinear:
+def packed_linear(weight: torch.Tensor) -> Linear:
     """The same for fp32 activations on a CPU, with the weight stored as fp16 in FBGEMM's order.
 
-    Half the memory traffic, which is what a small batch costs, and nothing lost: sums are fp32. A row's result
-    does not depend on how many rows there are.
+    Half the memory traffic, which is what a small batch costs, and nothing lost: products and sums are fp32. A row's
+    result does not depend on how many rows there are.
     """
+    packed = torch.ops.quantized.linear_prepack_fp16(weight.float(), None)
 
-    def __init__(self, weight: torch.Tensor) -> None:
-        self._packed = torch.ops.quantized.linear_prepack_fp16(weight.float(), None)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        product: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
+    def multiply(x: torch.Tensor) -> torch.Tensor:
+        product: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16(x, packed)
         return product
+
+    return multiply
 
 
 def can_pack(device: torch.device) -> bool:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from talkwire_pipeline.checkpoint import CODEBOOK_IDS, CODEBOOKS, TalkerConfig
-from talkwire_pipeline.talker.linear import Linear, PackedLinear, PlainLinear, can_pack, is_fp16
+from talkwire_pipeline.talker.linear import Linear, can_pack, is_fp16, packed_linear, plain_linear
 from talkwire_pipeline.weights import LayerWeights, TalkerWeights
 
 CONTEXT_STEP = 32
@@ -38,8 +38,7 @@ class _Layer:
 class Backbone:
     """Embeds, runs the layers, gives logits. A lane is a row of the key and value store; who uses it is not known here.
 
-    A row's result does not depend on which other rows share the call, as far as the machine's matrix products allow:
-    with fp16-stored weights on a CPU it never does, since attention then runs lane by lane.
+    With fp16-stored weights and attention lane by lane, a row is bitwise the same whatever other rows share its call.
     """
 
     def __init__(
@@ -52,6 +51,7 @@ class Backbone:
         device: torch.device,
         dtype: torch.dtype,
         pack: bool,
+        lane_by_lane: bool,
     ) -> None:
         """Prepares the weights and allocates keys and values.
 
@@ -63,20 +63,24 @@ class Backbone:
             device: where everything lives.
             dtype: of activations, keys and values.
             pack: store each matrix as fp16 where that loses nothing (fp32 on a CPU only).
+            lane_by_lane: decode each lane's attention in a call of its own, over its own length. A row then feels
+                nothing of its neighbours; one call for all is better where launches cost more than work.
         """
         self.config = config
         self.device = device
         self.dtype = dtype
         self._pack = pack and dtype == torch.float32 and can_pack(device)
-        self._text_embedding = weights.text_embedding
-        self._audio_embedding = weights.audio_embedding
+        self._lane_by_lane = lane_by_lane
+        self._text_embedding = weights.text_embedding.to(device)
+        self._audio_embedding = weights.audio_embedding.to(device)
         self._layers = [self._prepare(layer) for layer in weights.layers]
         self._norm = self._tensor(weights.norm)
         self._head = self._linear(weights.head)
         self._code_rows = torch.arange(CODEBOOKS, device=device) * CODEBOOK_IDS
         self._cos, self._sin = self._rotations(max_positions)
         shape = (config.layers, lanes, max_positions, 2 * config.kv_heads, config.head_dim)
-        self._cache = torch.zeros(shape, dtype=dtype, device=device)
+        # Lane by lane, nothing reads what was not written, and untouched pages cost no memory.
+        self._cache = (torch.empty if lane_by_lane else torch.zeros)(shape, dtype=dtype, device=device)
 
     # ---- preparing
 
@@ -85,8 +89,8 @@ class Backbone:
 
     def _linear(self, weight: torch.Tensor) -> Linear:
         if self._pack and is_fp16(weight):
-            return PackedLinear(weight)
-        return PlainLinear(self._tensor(weight))
+            return packed_linear(weight)
+        return plain_linear(self._tensor(weight))
 
     def _prepare(self, layer: LayerWeights) -> _Layer:
         heads, kv_heads = self.config.heads, self.config.kv_heads
@@ -164,7 +168,7 @@ class Backbone:
             [N, D], normed.
         """
         rows = x.shape[0]
-        attend = self._each_lane(rows, lengths) if self.device.type == "cpu" else self._all_lanes(positions, lengths)
+        attend = self._each_lane(rows, lengths) if self._lane_by_lane else self._all_lanes(positions, lengths)
         return self._run(x, torch.arange(rows, device=self.device), positions, attend)
 
     def _run(self, x: torch.Tensor, lanes: torch.Tensor, positions: torch.Tensor, attend: _Attend) -> torch.Tensor:
@@ -197,10 +201,11 @@ class Backbone:
         """Attention lane by lane over each one's own length: no mask, no gather, and nothing of its neighbours."""
         views = [self._views(slice(lane, lane + 1), length) for lane, length in enumerate(lengths)]
         shape = (rows, self.config.kv_heads, -1, self.config.head_dim)
-        rest = [torch.zeros(rows - len(lengths), self.config.heads * self.config.head_dim, dtype=self.dtype)]
+        width = self.config.heads * self.config.head_dim
+        rest = [torch.zeros(rows - len(lengths), width, dtype=self.dtype, device=self.device)]
 
         def attend(layer: int, q: torch.Tensor) -> torch.Tensor:
-            grouped = q.reshape(shape).split(1)
+            grouped = q.reshape(shape).unsqueeze(1).unbind(0)
             seen = [
                 _attention(row, keys[layer], values[layer]).reshape(1, -1)
                 for row, (keys, values) in zip(grouped, views, strict=False)
