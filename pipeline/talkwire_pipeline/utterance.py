@@ -91,6 +91,7 @@ class Utterance:
         self._generated = 0
         self._emitted = 0
         self._text_over = False
+        self._complete = False  # all is emitted; what is left is to take it
         self._capped = False
         self._muted = False
         self._end: Event | None = None
@@ -165,7 +166,12 @@ class Utterance:
     # ---- the caller's side: events out
 
     def take(self) -> Event | None:
-        """The next event; None: there is none now."""
+        """The next event; None: there is none now.
+
+        `Finished` is made when it is taken: until then the utterance can be aborted, and its figures are known.
+        """
+        if not self._events and self._complete and not self._muted:
+            self._finish()
         if not self._events:
             return None
         event, generation = self._events.popleft()
@@ -317,7 +323,8 @@ class Utterance:
                 return
             self._parts.popleft()
         if self._text_over and not self._segments:
-            self._finish()
+            self._complete = True
+            self.on_event()
 
     def _answer_flushes(self) -> None:
         done = self._cut - len(self._segments) - len(self._parts)

@@ -146,6 +146,6 @@ def _describe(event: events.Event | None) -> str:
         case events.Aborted(generated_samples=samples):
             return f"aborted after {samples} samples"
         case events.Failed(error=error):
-            return f"failed, {error.reason}: {error.message}"
+            return f"failed, {error.reason}"  # a message may quote the text
         case _:
             return "its caller went away"

@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection
 from talkwire_pipeline.deploy import Deploy
 from talkwire_pipeline.messages import StageName
 from talkwire_pipeline.pipeline import Pipeline
-from talkwire_pipeline.supervisor import Stages
+from talkwire_pipeline.stages import Stages
 from talkwire_server.admission import Admission, draining
 from talkwire_server.metrics import Metrics
 from talkwire_server.probes import Probes, port_error

@@ -17,7 +17,7 @@ from talkwire_pipeline.deploy import Deploy
 from talkwire_pipeline.errors import TalkwireError
 from talkwire_pipeline.geometry import SAMPLE_RATE_HZ
 from talkwire_pipeline.pipeline import Pipeline
-from talkwire_pipeline.supervisor import Stages
+from talkwire_pipeline.stages import Stages
 from talkwire_server.audio import BYTES_PER_SAMPLE, pcm_s16le, wav_header
 
 
@@ -36,7 +36,7 @@ async def synthesize(
 ) -> list[Spoken]:
     """Speaks every text into `folder`/0001.wav and so on, as many at once as the talker has slots."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    slots = asyncio.Semaphore(deploy.stages.talker.max_num_seqs)
+    slots = asyncio.Semaphore(min(deploy.stages.talker.max_num_seqs, deploy.server.max_live_utterances))
     async with Pipeline(deploy, stages) as pipeline:
         with Progress(*columns, console=console) as progress:
             bar = progress.add_task("speaking", total=len(texts))
@@ -65,7 +65,11 @@ async def _pcm(pipeline: Pipeline, text: str) -> bytes:
     """The text's audio. Raises the `TalkwireError` that it failed with."""
     utterance = pipeline.open()
     pieces: list[bytes] = []
-    utterance.push(text)
+    try:
+        utterance.push(text)
+    except TalkwireError:
+        utterance.abort()
+        raise
     utterance.end()
     async for event in utterance:
         if isinstance(event, events.Audio):

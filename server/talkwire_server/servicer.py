@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import methodcaller
 from typing import Any, TypeVar
 
 import grpc
@@ -41,7 +42,10 @@ class SpeechServicer:
 
         def codec(request: type[Message]) -> dict[str, Any]:
             limit = self._admission.limits.max_message_bytes
-            return {"request_deserializer": parser(request, limit), "response_serializer": Message.SerializeToString}
+            return {
+                "request_deserializer": parser(request, limit),
+                "response_serializer": methodcaller("SerializeToString"),
+            }
 
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "Converse": grpc.stream_stream_rpc_method_handler(self.converse, **codec(pb.ConverseRequest)),

@@ -83,8 +83,11 @@ class Session:
             requests.check_id(request.utterance_id)
         requests.check_text(request.text, "text")
         self._start(_ONLY, request.start)
-        if _ONLY in self._live:
-            self._live[_ONLY].push(request.text)
+        if live := self._live.get(_ONLY):
+            try:
+                live.push(request.text)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError("text", error.description) from error
         self.end_text()
 
     def obey(self, event: pb.ConverseRequest | Malformed) -> None:
@@ -164,7 +167,9 @@ class Session:
         self.wake()
 
     def _heard(self) -> None:
+        """The idle limit counts from now on."""
         self._heard_at = asyncio.get_running_loop().time()
+        self.wake()
 
     # ---- the server's side
 

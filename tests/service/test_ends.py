@@ -45,6 +45,20 @@ async def test_abort_while_speaking_drops_the_rest(served: Any) -> None:
     await served.idle()
 
 
+async def test_abort_drops_what_is_generated_but_not_taken(serve: Callable[..., Awaitable[Any]]) -> None:
+    stages = FakeStages(frames=lambda _prompt: 5_000, max_model_len=20_000)
+    long = ("text.cap.base_s=300", "talker.max_model_len=20000", "server.credit_s=600")
+    served = await serve(*long, stages=stages, channel=(("grpc.http2.bdp_probe", 0),))
+    caller = served.converse()
+    await caller.speak("u", TEXT)
+    await caller.until("audio")
+    await served.until(lambda: stages.live == 0)  # all 200 s are decoded, and the caller has read next to nothing
+    await caller.send("u", abort=pb.Abort())
+    got = await caller.until("aborted")
+    assert sum(len(each.audio.data) for each in got) < 2_000_000
+    assert await caller.rest() == []
+
+
 async def test_abort_before_any_text(served: Any) -> None:
     caller = served.converse()
     await caller.send("u", start=pb.Start())
