@@ -112,7 +112,7 @@ def test_is_read(text: str, spoken: str) -> None:
     assert normalize_words(text).text == spoken
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(any_text, st.sampled_from(("en", "en-US", "de", "fr-FR", "ja", "xx", "")))
 def test_only_what_the_demo_voice_reads_is_left(text: str, language: str) -> None:
     spoken = CONTROL.sub(" ", normalize_words(text, language).text)
@@ -122,7 +122,7 @@ def test_only_what_the_demo_voice_reads_is_left(text: str, language: str) -> Non
     assert "  " not in normalize_words(text, language).text
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(any_text)
 def test_spans_cover_both_texts_in_order(text: str) -> None:
     normalized = normalize_words(text)

@@ -69,7 +69,7 @@ def words_of(segments: list[Segment]) -> list[str]:
     return [segment.text for segment in segments]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(any_text, st.lists(st.integers(0, 10_000), max_size=30), st.sampled_from((1, 6)))
 def test_splits_change_nothing_and_nothing_is_lost(text: str, splits: list[int], digit_chars: int) -> None:
     whole = cut(text, digit_chars=digit_chars)
@@ -95,7 +95,7 @@ def test_flush_and_idle_lose_nothing(text: str, splits: list[int]) -> None:
     assert "".join(words_of(segments + segmenter.end())) == text
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(texts)
 def test_what_belongs_together_stays_together(text: str) -> None:
     borders = {segment.end for segment in cut(text, max_segment_chars=200)}
@@ -105,7 +105,7 @@ def test_what_belongs_together_stays_together(text: str) -> None:
             assert not borders & inside, f"cut inside {piece!r}"
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(any_text, st.integers(2, 30))
 def test_a_segment_is_never_longer_than_it_may_be(text: str, max_chars: int) -> None:
     clusters = {0} | {found.end() for found in regex.finditer(r"\X", text)}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 
 from talkwire_pipeline.text.controls import CONTROL
-from talkwire_pipeline.text.normalize.numbers import Numbers
+from talkwire_pipeline.text.normalize.numbers import Numbers, spelling_language
 from talkwire_pipeline.text.normalize.rules import ENGLISH_RULES, NUMBER_RULES, Rule
 from talkwire_pipeline.text.normalize.spans import Normalized, SpanBuilder
 from talkwire_pipeline.text.normalize.symbols import MARKS, PUNCTUATION, WORDS, canonical, fold
@@ -20,7 +20,7 @@ def normalize_words(text: str, language: str = "en") -> Normalized:
 
     The result holds ASCII letters, blanks and ``.,!?;:'"-()`` only. Takes linear time and never fails.
     """
-    engine = _engine("en" if language.lower().startswith("en") else language)
+    engine = _engine(spelling_language(language))
     run = _Run(engine.numbers, len(text))
     source = canonical(text)
     for found in engine.pattern.finditer(source):
@@ -47,7 +47,7 @@ class _Engine:
         self.pattern = re.compile("|".join(parts))
 
 
-@lru_cache(maxsize=16)
+@cache
 def _engine(language: str) -> _Engine:
     return _Engine(language)
 

@@ -22,19 +22,24 @@ def digits(text: str) -> str:
     return " ".join(DIGITS[int(digit)] for digit in text if digit.isdecimal())
 
 
-class Numbers:
-    """Spells numbers in one language (a BCP 47 tag).
+def spelling_language(language: str) -> str:
+    """num2words' name for a BCP 47 tag; empty: it does not know the language."""
+    tag = language.replace("-", "_")
+    primary = tag.split("_")[0].lower()
+    if primary in ("en", ""):
+        return "en"
+    return next((name for name in (tag, primary) if name in CONVERTER_CLASSES), "")
 
-    Where num2words does not know the language, digits are read one by one, in English.
+
+class Numbers:
+    """Spells numbers in one language, as `spelling_language` names it.
+
+    Where it is none, digits are read one by one, in English.
     """
 
     def __init__(self, language: str) -> None:
-        tag = language.replace("-", "_")
-        primary = tag.split("_")[0].lower()
-        self.is_english = primary in ("en", "")
-        self._language = next((name for name in (tag, primary) if name in CONVERTER_CLASSES), "")
-        if self.is_english:
-            self._language = "en"
+        self.is_english = language == "en"
+        self._language = language
 
     def cardinal(self, number: str) -> str:
         """`"1,234"`: digits, with commas in groups of three or without. Long ones, and `"007"`, digit by digit."""
