@@ -77,6 +77,15 @@ class Served:
         while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
             await asyncio.sleep(0)
 
+    async def stalled(self) -> None:
+        """Until the stages have been told nothing for a while: all that fits between them and the caller is there."""
+        clock = asyncio.get_running_loop().time
+        seen, since = -1, clock()
+        while clock() - since < 0.3:
+            if len(self.stages.received) != seen:
+                seen, since = len(self.stages.received), clock()
+            await asyncio.sleep(0.01)
+
     async def idle(self) -> None:
         """Until nothing is live and the stages hold nothing."""
         await self.app.admission.empty()

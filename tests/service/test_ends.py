@@ -11,6 +11,7 @@ import pytest
 
 from talkwire.v1 import speech_pb2 as pb
 from talkwire_pipeline.fakes import FakeStages
+from talkwire_pipeline.messages import PutReference
 
 TEXT = "Hello there, this is a test. And here is one more sentence for it."
 
@@ -141,16 +142,29 @@ async def test_a_caller_who_goes_away_frees_everything(served: Any, rpc: str) ->
     assert not served.app.admission.streams
 
 
-async def test_a_caller_who_stops_reading_and_goes_away_frees_everything(serve: Callable[..., Awaitable[Any]]) -> None:
+async def test_a_caller_who_stops_reading_and_goes_away_frees_everything_without_a_fault(
+    serve: Callable[..., Awaitable[Any]], caplog: pytest.LogCaptureFixture
+) -> None:
     stages = FakeStages(frames=lambda _prompt: 5_000, max_model_len=20_000)
     long = ("text.cap.base_s=300", "talker.max_model_len=20000", "server.credit_s=2")
     served = await serve(*long, stages=stages, channel=(("grpc.http2.bdp_probe", 0),))
     caller = served.converse()
     await caller.speak("u", TEXT)
     await caller.until("audio")
-    await served.until(lambda: stages.live == 1)
+    await served.stalled()  # the server is inside a write
     caller.call.cancel()
     await served.idle()
+    await served.until(lambda: not served.app.admission.streams)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_the_streams_voice_leaves_with_it(serve: Callable[..., Awaitable[Any]]) -> None:
+    served = await serve("text.continuity=anchor")
+    caller = served.converse()
+    await caller.speak("u", TEXT * 3)
+    assert events(await caller.rest())[-1] == "finished"
+    assert served.stages.sent(PutReference)
+    await served.until(lambda: not served.stages.references)
 
 
 async def test_a_killed_connection_frees_everything(served: Any) -> None:
@@ -218,7 +232,9 @@ async def test_a_generation_that_breaks_fails_its_utterance_alone(served: Any, s
 async def test_a_dead_stage_fails_the_live_refuses_the_new_and_the_next_life_serves(served: Any, stage: str) -> None:
     served.stages.hold()
     caller = served.converse()
-    await caller.speak("u", TEXT)
+    await caller.send("u", start=pb.Start())
+    await caller.send("u", text=TEXT)
+    await served.until(lambda: served.stages.live > 0)
     await caller.until("started")
     served.stages.crash(stage)
     failed = (await caller.until("failed"))[-1].failed
