@@ -23,7 +23,7 @@ EndReason = Literal["eos", "cap", "abort"]
 StageName = Literal["talker", "codec"]
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Base of all messages. `kind` is the type number of the wire header.
 
     Attributes:

@@ -1,0 +1,1 @@
+"""The connector: one-way bounded edges between processes, in shared memory."""
