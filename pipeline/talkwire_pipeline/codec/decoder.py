@@ -7,6 +7,7 @@ Shapes: B windows, T frames, S samples, C channels.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,10 @@ from talkwire_pipeline.checkpoint import CodecConfig
 from talkwire_pipeline.codec.crop import DILATIONS, Conv, Level, Plan, plan
 from talkwire_pipeline.geometry import CODEBOOKS, CONTEXT_FRAMES
 from talkwire_pipeline.messages import Codes
+
+# oneDNN keeps the kernels that it made for a shape, by default those of about 20 window shapes; making them anew takes
+# longer than decoding. It reads this when it makes the first one.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
 
 Samples = npt.NDArray[np.float32]
 """[S] or [B, S] float32 at 24 kHz."""

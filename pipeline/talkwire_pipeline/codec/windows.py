@@ -79,12 +79,10 @@ def last_window(geometry: Geometry, start: int, frames: int, limit: int) -> Wind
 
 
 def likely_shapes(geometry: Geometry, limit: int) -> list[Shape]:
-    """The shapes that most generations of this geometry meet, for a warm-up. The last is the largest."""
+    """The shapes that most generations of this geometry meet, for a warm-up: first, second, later, last chunks."""
     sizes = chunk_sizes(geometry, limit)
-    lefts = [size for size in sizes if size < min(geometry.left, CONTEXT_FRAMES)]
-    inner = [
-        inner_window(geometry, left, size, geometry.holdback) for left in [*lefts, CONTEXT_FRAMES] for size in sizes
-    ]
-    first = [inner_window(geometry, 0, size, geometry.initial_holdback) for size in sizes]
+    first = [inner_window(geometry, 0, size, geometry.initial_holdback) for size in sizes[:2]]
+    starts = (sizes[0], CONTEXT_FRAMES)
+    later = [inner_window(geometry, start, size, geometry.holdback) for start in starts for size in sizes]
     last = [last_window(geometry, CONTEXT_FRAMES, size, limit) for size in (*sizes, limit)]
-    return list(dict.fromkeys(window.shape for window in (*first, *inner, *last)))
+    return list(dict.fromkeys(window.shape for window in (*first, *later, *last)))
