@@ -165,7 +165,8 @@ def run(config: StageConfig) -> int:
         finally:
             built.close()
     except Exception as error:
-        log.exception("%s stage failed", config.stage)
+        if not isinstance(error, TalkwireError):  # those say all that there is to say
+            log.exception("%s stage failed", config.stage)
         wires.to_server.send(Failed(detail=words_of(error)))
         return 1
     return 0

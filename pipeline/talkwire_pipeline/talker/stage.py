@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic_ns
 
 import numpy as np
@@ -13,13 +13,14 @@ from talkwire_pipeline.deploy import Deploy
 from talkwire_pipeline.deploy.schema import Talker
 from talkwire_pipeline.errors import DeployError
 from talkwire_pipeline.geometry import CODEBOOKS, PRESETS
-from talkwire_pipeline.messages import DropReference, Failed, Message, Open, PutReference, Refused
+from talkwire_pipeline.messages import Failed, Message, Open, PutReference, Refused
 from talkwire_pipeline.sampling import Sampling
 from talkwire_pipeline.stage.facts import device_name, facts
 from talkwire_pipeline.stage.process import Built, Emit
 from talkwire_pipeline.talker.embedded import EmbeddedRunner
 from talkwire_pipeline.talker.ids import IdSpace
 from talkwire_pipeline.talker.loop import TalkerLoop
+from talkwire_pipeline.talker.runner import Runner
 from talkwire_pipeline.talker.state import TalkerState
 from talkwire_pipeline.text.prompt import Prompt, PromptBuilder
 from talkwire_pipeline.weights import load_talker
@@ -28,15 +29,65 @@ WARM_UP_ROWS = 12
 """Rows of a generation of the warm-up: the ramp of the delay pattern and a few more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A talker without a loop.
+
+    Attributes:
+        options: the deployment's section.
+        device: where it computes.
+        state: its slots.
+        runner: steps the backbone.
+        prompt: a short one with a reference of one frame, for the warm-up.
+        parameters: how many numbers were loaded.
+    """
+
+    options: Talker
+    device: torch.device
+    state: TalkerState
+    runner: Runner
+    prompt: Prompt
+    parameters: int
+
+    def loop(self, to_server: Emit, to_codec: Emit) -> TalkerLoop:
+        """A loop over it, with no generation yet."""
+        return TalkerLoop(
+            self.state,
+            self.runner,
+            audio_token=int(self.prompt.ids[-1]),
+            max_model_len=self.options.max_model_len,
+            to_codec=to_codec,
+            to_server=to_server,
+            now_ns=monotonic_ns,
+        )
+
+
 def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
     """A `talkwire_pipeline.stage.process.Build`. Raises `CheckpointError` and `DeployError`."""
     options = deploy.stages.talker
     check_runner(options)
     torch.set_num_threads(options.threads)
+    loaded = load(deploy)
+    warm_up(loaded)
+    return Built(
+        loaded.loop(to_server, to_codec),
+        facts(
+            device=str(loaded.device),
+            dtype=dtype_name(options, loaded.device),
+            parameters=loaded.parameters,
+            slots=options.max_num_seqs,
+            model_runner=options.model_runner,
+            max_model_len=options.max_model_len,
+        ),
+    )
+
+
+def load(deploy: Deploy) -> Loaded:
+    """Reads the checkpoint and puts the talker on its device."""
+    options = deploy.stages.talker
     device = torch.device(device_name(options.device, deploy.platform))
     checkpoint = read_checkpoint(resolve_checkpoint(deploy.model.checkpoint), deploy.model.name)
     prompt = PromptBuilder(checkpoint.folder).build("Ready.", "Yes.", reference_frames=1)
-    audio_token = int(prompt.ids[-1])
     ids = IdSpace(
         slots=options.max_num_seqs + 1,
         text_vocabulary=checkpoint.talker.vocabulary,
@@ -49,37 +100,13 @@ def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
         weights,
         state,
         ids,
-        audio_token_id=audio_token,
+        audio_token_id=int(prompt.ids[-1]),
         max_model_len=options.max_model_len,
         max_num_batched_tokens=options.max_num_batched_tokens,
         device=device,
         dtype=options.dtype,
     )
-
-    def loop(to_server: Emit, to_codec: Emit) -> TalkerLoop:
-        return TalkerLoop(
-            state,
-            runner,
-            audio_token=audio_token,
-            max_model_len=options.max_model_len,
-            to_codec=to_codec,
-            to_server=to_server,
-            now_ns=monotonic_ns,
-        )
-
-    warm_up(loop, prompt, options.max_num_seqs)
-    state.reset()
-    return Built(
-        loop(to_server, to_codec),
-        facts(
-            device=str(device),
-            dtype=dtype_name(options, device),
-            parameters=weights.parameters,
-            slots=options.max_num_seqs,
-            model_runner=options.model_runner,
-            max_model_len=options.max_model_len,
-        ),
-    )
+    return Loaded(options, device, state, runner, prompt, weights.parameters)
 
 
 def check_runner(options: Talker) -> None:
@@ -98,21 +125,20 @@ def dtype_name(options: Talker, device: torch.device) -> str:
     return "float32" if device.type == "cpu" else "bfloat16"
 
 
-def warm_up(make_loop: Callable[[Emit, Emit], TalkerLoop], prompt: Prompt, slots: int) -> None:
-    """Speaks in every slot at once with a reference, as a server would ask for it, to nobody.
+def warm_up(loaded: Loaded) -> None:
+    """Speaks in every slot at once, with a reference, to nobody; leaves the state as new.
 
     Raises `RuntimeError` with the talker's own words where it does not work.
     """
-    loop = make_loop(_must_work, lambda message: None)
-    frame = np.zeros((1, CODEBOOKS), np.int16)
-    loop.handle(PutReference(reference=1, codes=frame))
-    for generation in range(1, slots + 1):
+    loop = loaded.loop(_must_work, lambda message: None)
+    loop.handle(PutReference(reference=1, codes=np.zeros((1, CODEBOOKS), np.int16)))
+    for generation in range(1, loaded.options.max_num_seqs + 1):
         loop.handle(
             Open(
                 generation=generation,
-                prompt=prompt.ids,
+                prompt=loaded.prompt.ids,
                 reference=1,
-                reference_at=prompt.reference_at,
+                reference_at=loaded.prompt.reference_at,
                 sampling=Sampling(seed=generation),
                 max_rows=WARM_UP_ROWS,
                 geometry=PRESETS["exact"],
@@ -121,7 +147,7 @@ def warm_up(make_loop: Callable[[Emit, Emit], TalkerLoop], prompt: Prompt, slots
         )
     while loop.step():
         pass
-    loop.handle(DropReference(reference=1))
+    loaded.state.reset()
 
 
 def _must_work(message: Message) -> None:

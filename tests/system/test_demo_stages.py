@@ -1,0 +1,141 @@
+"""The real talker and codec as processes, with the demo voice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from talkwire_pipeline.checkpoint import resolve_checkpoint
+from talkwire_pipeline.deploy import load
+from talkwire_pipeline.errors import CheckpointError, DeployError, TalkwireError
+from talkwire_pipeline.geometry import PRESETS, SAMPLE_RATE_HZ, SAMPLES_PER_FRAME
+from talkwire_pipeline.messages import Abort, Audio, CodecDone, Message, Open, Released, StageName, TalkerDone
+from talkwire_pipeline.sampling import Sampling
+from talkwire_pipeline.supervisor import Limits, Supervisor
+from talkwire_pipeline.text.prompt import PromptBuilder
+
+LIMITS = Limits(backoff_s=0.01)
+TEXT = "the train leaves at nine in the morning."
+
+
+@pytest.fixture
+def prompt() -> npt.NDArray[np.int32]:
+    return PromptBuilder(resolve_checkpoint("demo")).build(TEXT).ids
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    before = set(os.listdir("/proc/self/fd")), set(os.listdir("/dev/shm"))
+    yield
+    after = set(os.listdir("/proc/self/fd")), set(os.listdir("/dev/shm"))
+    # The event loop's own descriptors live as long as the fixture's loop does, before and after.
+    assert after == before
+
+
+class Heard:
+    """What the stages said, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.states: list[tuple[StageName, str]] = []
+        self._changed = asyncio.Event()
+
+    def on_message(self, _: StageName, message: Message) -> None:
+        if isinstance(message, Audio):
+            message = msgspec.structs.replace(message, samples=message.samples.copy())
+        self.messages.append(message)
+        self._changed.set()
+
+    def on_state(self, stage: StageName, state: str) -> None:
+        self.states.append((stage, state))
+        self._changed.set()
+
+    def of(self, kind: type[Message], generation: int) -> list[Any]:
+        return [each for each in self.messages if isinstance(each, kind) and each.generation == generation]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def an_open(generation: int, prompt: npt.NDArray[np.int32]) -> Open:
+    return Open(
+        generation=generation,
+        prompt=prompt,
+        sampling=Sampling(seed=1),
+        max_rows=400,
+        geometry=PRESETS["exact"],
+        credit_samples=60 * SAMPLE_RATE_HZ,
+    )
+
+
+def runs(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+async def speak(stages: Supervisor, heard: Heard, message: Open) -> npt.NDArray[np.float32]:
+    stages.send("talker", message)
+    number = message.generation
+    await heard.until(lambda: heard.of(CodecDone, number) and heard.of(TalkerDone, number))
+    audio = np.concatenate([each.samples for each in heard.of(Audio, number)])
+    (done,), (said,) = heard.of(TalkerDone, number), heard.of(CodecDone, number)
+    assert said.samples == len(audio) == (done.rows - 7) * SAMPLES_PER_FRAME
+    assert done.reason == said.reason == "eos"
+    return audio
+
+
+async def test_they_speak_stop_and_come_back(prompt: npt.NDArray[np.int32]) -> None:
+    heard = Heard()
+    stages = Supervisor(load("demo"), limits=LIMITS)
+    await stages.start(heard.on_message, heard.on_state)
+    pids = [stages.pid("talker"), stages.pid("codec")]
+    try:
+        for stage in ("talker", "codec"):
+            facts = stages.facts(stage)
+            assert facts["parameters"] > 1_000_000
+            assert (facts["device"], facts["dtype"], facts["pid"]) == ("cpu", "float32", stages.pid(stage))
+            assert set(facts["versions"]) == {"torch", "transformers"}
+        first = await speak(stages, heard, an_open(1, prompt))
+        assert 1.0 < len(first) / SAMPLE_RATE_HZ < 6.0
+        assert np.sqrt(np.mean(first**2)) > 0.01
+
+        stages.send("talker", an_open(2, prompt))
+        await heard.until(lambda: heard.of(Audio, 2))
+        stages.send("talker", Abort(generation=2))
+        stages.send("codec", Abort(generation=2))
+        await heard.until(lambda: len(heard.of(Released, 2)) == 2)
+        said = len(heard.of(Audio, 2))
+        np.testing.assert_allclose(await speak(stages, heard, an_open(3, prompt)), first, atol=1e-5)
+        assert len(heard.of(Audio, 2)) == said
+
+        for number, stage in ((4, "talker"), (5, "codec")):
+            os.kill(stages.pid(stage), signal.SIGKILL)  # type: ignore[arg-type]
+            heard.states.clear()
+            await heard.until(lambda stage=stage: (stage, "ready") in heard.states)
+            np.testing.assert_allclose(await speak(stages, heard, an_open(number, prompt)), first, atol=1e-5)
+        pids += [stages.pid("talker"), stages.pid("codec")]
+    finally:
+        await stages.close()
+    assert not any(map(runs, pids))
+
+
+@pytest.mark.parametrize(
+    ("override", "error", "words"),
+    [
+        ("model.checkpoint=/no/such/folder", CheckpointError, "there is no folder /no/such/folder"),
+        ("talker.model_runner=v2", DeployError, "`embedded` works here"),
+    ],
+)
+async def test_what_cannot_be_loaded_is_said(override: str, error: type[TalkwireError], words: str) -> None:
+    stages = Supervisor(load("demo", overrides=[override]), limits=LIMITS)
+    with pytest.raises(error, match=words):
+        await stages.start(lambda *_: None, lambda *_: None)
