@@ -142,17 +142,23 @@ async def test_a_caller_who_goes_away_frees_everything(served: Any, rpc: str) ->
     assert not served.app.admission.streams
 
 
+@pytest.mark.parametrize("rpc", ["Converse", "Synthesize"])
 async def test_a_caller_who_stops_reading_and_goes_away_frees_everything_without_a_fault(
-    serve: Callable[..., Awaitable[Any]], caplog: pytest.LogCaptureFixture
+    serve: Callable[..., Awaitable[Any]], caplog: pytest.LogCaptureFixture, rpc: str
 ) -> None:
     stages = FakeStages(frames=lambda _prompt: 5_000, max_model_len=20_000)
     long = ("text.cap.base_s=300", "talker.max_model_len=20000", "server.credit_s=2")
     served = await serve(*long, stages=stages, channel=(("grpc.http2.bdp_probe", 0),))
-    caller = served.converse()
-    await caller.speak("u", TEXT)
-    await caller.until("audio")
+    if rpc == "Converse":
+        caller = served.converse()
+        await caller.speak("u", TEXT)
+        await caller.until("audio")
+        call = caller.call
+    else:
+        call = served.stub.Synthesize(pb.SynthesizeRequest(text=TEXT))
+        await call.read()
     await served.stalled()  # the server is inside a write
-    caller.call.cancel()
+    call.cancel()
     await served.idle()
     await served.until(lambda: not served.app.admission.streams)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
