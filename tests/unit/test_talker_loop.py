@@ -156,6 +156,7 @@ def open_message(generation: int, end: int = 5, max_rows: int = 30, **fields: ob
         "geometry": Geometry(),
         "credit_samples": 24_000,
         "dry_ns": 7,
+        "reference_at": 1,
     }
     return Open(generation=generation, **(values | fields))  # type: ignore[arg-type]
 
