@@ -14,6 +14,7 @@ from talkwire_pipeline.codec.schedule import (
     Cuts,
     Outlook,
     RowPace,
+    batch_sizes,
     count_hungry,
     form_batch,
     next_window,
@@ -116,7 +117,10 @@ def test_credit_cuts_a_chunk_or_holds_it_back_while_the_reader_has_something_to_
 
 def test_a_batch_is_of_one_shape_and_bounded_but_never_empty() -> None:
     a, b = Window(0, 4, Shape(0, 4, 10)), Window(50, 25, Shape(10, 25, 10))
-    assert form_batch([(1, a), (2, b), (3, a), (4, a), (5, a)], 48) == [(1, a), (3, a), (4, a)]
+    assert form_batch([(1, a), (2, b), (3, a), (4, a), (5, a)], 48) == [(1, a), (3, a)], "a power of two"
+    assert form_batch([(1, a), (2, b), (3, a), (4, a), (5, a)], 56) == [(1, a), (3, a), (4, a), (5, a)]
+    assert batch_sizes(a.shape, 48) == [1, 2]
+    assert batch_sizes(b.shape, 10) == [1]
     assert form_batch([(2, b), (1, a)], 48) == [(2, b)]
     assert form_batch([(2, b)], 10) == [(2, b)]
     assert form_batch([], 48) == []

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from talkwire_pipeline.codec.generations import Generation
-from talkwire_pipeline.codec.schedule import CallCost, RowPace, count_hungry, form_batch, next_window, work
+from talkwire_pipeline.codec.schedule import (
+    CallCost,
+    RowPace,
+    batch_sizes,
+    count_hungry,
+    form_batch,
+    next_window,
+    work,
+)
 from talkwire_pipeline.codec.windows import Shape, Window, chunk_limit, likely_shapes
 from talkwire_pipeline.geometry import CODEBOOKS, SAMPLES_PER_FRAME, Geometry
 from talkwire_pipeline.messages import (
@@ -222,13 +230,15 @@ class CodecLoop:
         """Decodes silence in the shapes that this geometry will meet, and measures what a call costs."""
         shapes = likely_shapes(geometry, chunk_limit(geometry, self._max_batch_frames))
         for shape in shapes:
-            self._time_call(shape)
+            for windows in batch_sizes(shape, self._max_batch_frames):
+                self._time_call(shape, windows)
         small, large = min(shapes, key=work), max(shapes, key=work)
         if work(large) > work(small):
-            self._cost.fit((work(small), self._time_call(small)), (work(large), self._time_call(large)))
+            fast_s, slow_s = (min(self._time_call(shape) for _ in range(3)) for shape in (small, large))
+            self._cost.fit((work(small), fast_s), (work(large), slow_s))
 
-    def _time_call(self, shape: Shape) -> float:
-        codes = np.zeros((1, shape.total, CODEBOOKS), np.int16)
+    def _time_call(self, shape: Shape, windows: int = 1) -> float:
+        codes = np.zeros((windows, shape.total, CODEBOOKS), np.int16)
         begun_ns = self._now_ns()
         self._decoder.decode(codes, shape.left, shape.left + shape.size)
         return (self._now_ns() - begun_ns) / 1e9

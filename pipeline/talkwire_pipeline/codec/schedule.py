@@ -213,6 +213,12 @@ def _within_credit(size: int, outlook: Outlook) -> int:
     return max((step for step in LADDER if step <= credit), default=0)
 
 
+def batch_sizes(shape: Shape, max_batch_frames: int) -> list[int]:
+    """How many windows of a shape a call may take, ascending: powers of two, for each number is a shape of its own."""
+    room = max(1, max_batch_frames // shape.total)
+    return [1 << power for power in range(room.bit_length())]
+
+
 def form_batch(windows: Sequence[tuple[int, Window]], max_batch_frames: int) -> list[tuple[int, Window]]:
     """The windows of one call out of those that could be decoded, most urgent first.
 
@@ -221,8 +227,8 @@ def form_batch(windows: Sequence[tuple[int, Window]], max_batch_frames: int) -> 
     if not windows:
         return []
     shape = windows[0][1].shape
-    room = max(1, max_batch_frames // shape.total)
-    return [entry for entry in windows if entry[1].shape == shape][:room]
+    alike = [entry for entry in windows if entry[1].shape == shape]
+    return alike[: max(size for size in batch_sizes(shape, max_batch_frames) if size <= len(alike))]
 
 
 def count_hungry(buffers_s: Iterable[float], soon_s: float = 1.0) -> int:
