@@ -33,6 +33,7 @@ from talkwire_pipeline.request import UtteranceRequest
 from talkwire_pipeline.sampling import Sampling
 from talkwire_pipeline.stopwatch import Stopwatch
 from talkwire_pipeline.text.segmenter import Segment
+from talkwire_pipeline.timers import Timers
 from talkwire_pipeline.transcript import Transcript
 from talkwire_pipeline.voice import StreamVoice
 
@@ -99,10 +100,10 @@ class Utterance:
         self._events: deque[tuple[Event, Generation | None]] = deque()
         self._player = Player()
         self._watch = Stopwatch()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers = Timers()
         self._emit(Started(server_id, sampling.seed, geometry, host.deploy.stages.talker.model_runner))
         limit_s = request.timeout_s or host.deploy.server.utterance_timeout_s
-        self._set_timer("timeout_s", limit_s, lambda: self._time_out("timeout_s", limit_s))
+        self._timers.set("timeout_s", limit_s, lambda: self._time_out("timeout_s", limit_s))
 
     # ---- the caller's side: text in
 
@@ -129,13 +130,13 @@ class Utterance:
     def _hear(self) -> None:
         """Speakable text came."""
         if self._watch.hear() and (limit_s := self.request.first_audio_timeout_s) is not None:
-            self._set_timer("first_audio", limit_s, lambda: self._time_out("first_audio_timeout_s", limit_s))
+            self._timers.set("first_audio", limit_s, lambda: self._time_out("first_audio_timeout_s", limit_s))
 
     def flush(self) -> None:
         """Speaks what is there; `Flushed` follows its last audio."""
         if self._muted or self._text_over:
             return
-        self._cancel_timer("idle")
+        self._timers.cancel("idle")
         self._accept(self._segmenter.flush)
         self._flushes.append(self._cut)
         self._settle()
@@ -144,7 +145,7 @@ class Utterance:
         """No more text. Idempotent."""
         if self._muted or self._text_over:
             return
-        self._cancel_timer("idle")
+        self._timers.cancel("idle")
         self._accept(self._segmenter.end)
         self._text_over = True
         if not self._muted and not self._spoken:
@@ -180,7 +181,7 @@ class Utterance:
         return event
 
     def _take_audio(self, event: Audio, generation: Generation) -> None:
-        self._cancel_timer("first_audio")
+        self._timers.cancel("first_audio")
         self._watch.speak(len(event.samples))
         self._player.take(len(event.samples), time.monotonic_ns())
         self._unpaid.append((generation, len(event.samples)))
@@ -356,8 +357,7 @@ class Utterance:
         """The end event; nothing follows it."""
         self._end = event
         self._muted = True
-        for name in list(self._timers):
-            self._cancel_timer(name)
+        self._timers.cancel_all()
         self._emit(event)
         self._host.left(self)
 
@@ -366,8 +366,7 @@ class Utterance:
         if self._muted:
             return []
         self._muted = True
-        for name in list(self._timers):
-            self._cancel_timer(name)
+        self._timers.cancel_all()
         self._segments.clear()
         self._events = deque(item for item in self._events if isinstance(item[0], Started))
         return [part for part in self._parts if self._host.abort(part)]
@@ -386,17 +385,9 @@ class Utterance:
 
     # ---- timers
 
-    def _set_timer(self, name: str, delay_s: float, call: Callable[[], None]) -> None:
-        self._cancel_timer(name)
-        self._timers[name] = asyncio.get_running_loop().call_later(delay_s, call)
-
-    def _cancel_timer(self, name: str) -> None:
-        if (timer := self._timers.pop(name, None)) is not None:
-            timer.cancel()
-
     def _restart_idle_timer(self) -> None:
         if (pause_s := self._host.deploy.text.idle_flush_s) and not self._muted:
-            self._set_timer("idle", pause_s, lambda: self._accept(self._segmenter.idle))
+            self._timers.set("idle", pause_s, lambda: self._accept(self._segmenter.idle))
 
     def _time_out(self, field: str, limit_s: float) -> None:
         self.fail(TimedOutError(f"{field}: {limit_s:g} s have passed"))
