@@ -89,6 +89,7 @@ class App:
         self.probes: Probes | None = None
         self._host = host
         self._health = health.aio.HealthServicer()
+        self._reported = False
         self._reports: set[asyncio.Task[None]] = set()
         self._server = self._build()
 
@@ -159,11 +160,13 @@ class App:
 
     async def _report(self) -> None:
         """Says in health what is so now; reports that overtake each other all end with the last state."""
-        states = health_pb2.HealthCheckResponse
-        state = states.SERVING if self.ready() else states.NOT_SERVING
+        ready = self.ready()
+        state = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", SERVICE):
             await self._health.set(name, state)
-        log.info("health: %s", states.ServingStatus.Name(state))
+        if ready != self._reported:
+            self._reported = ready
+            log.info("serving" if ready else "not serving: a stage is down")
 
 
 async def serve(
@@ -175,8 +178,8 @@ async def serve(
     what the pipeline raises where it cannot start.
     """
     signals = Signals()
-    app = App(deploy, host=host, port=port, stages=stages)
     async with signals.installed():
+        app = App(deploy, host=host, port=port, stages=stages)
         try:
             await app.start()
             announce(_ports(app, host))

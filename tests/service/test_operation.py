@@ -185,7 +185,10 @@ async def test_figures_follow_what_happened(serve: Callable[..., Awaitable[Any]]
     await caller.until("aborted")
     await caller.send("w", start=pb.Start(voice="nobody"))
     await caller.until("failed")
+    served.stages.hold()
     await caller.send("x", start=pb.Start())
+    await caller.send("x", text=TEXT)
+    await served.until(lambda: served.stages.live > 0)
     await caller.until("started")
     assert await figure(served, "talkwire_live_utterances") == 1
     assert await figure(served, "talkwire_streams") == 1
