@@ -7,7 +7,7 @@ its player has left to play, how fast rows come, what a decoder call costs, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from talkwire_pipeline.codec.windows import LADDER, Shape, Window, chunk_limit, chunk_sizes, inner_window, last_window
 from talkwire_pipeline.geometry import CONTEXT_FRAMES, FRAME_RATE_HZ, Geometry
@@ -40,9 +40,9 @@ class CallCost:
     frame_s: float = 0.0025
     load: float = 1.0
 
-    def predict(self, frames_of_work: float) -> float:
-        """Seconds that a call will take."""
-        return self.load * (self.call_s + self.frame_s * frames_of_work)
+    def predict(self, frames_of_work: float, calls: int = 1) -> float:
+        """Seconds that so much work will take in so many calls."""
+        return self.load * (self.call_s * calls + self.frame_s * frames_of_work)
 
     def observe(self, frames_of_work: float, took_s: float) -> None:
         """A call took so long."""
@@ -89,6 +89,7 @@ class Cuts:
 
     Attributes:
         geometry: the geometry.
+        max_batch_frames: frames, context included, of one call.
         limit: frames of the largest chunk.
         sizes: what an adaptive ramp chooses from, ascending.
         ramp: sizes of the first chunks where they are given.
@@ -96,6 +97,7 @@ class Cuts:
 
     def __init__(self, geometry: Geometry, max_batch_frames: int) -> None:
         self.geometry = geometry
+        self.max_batch_frames = max_batch_frames
         self.limit = chunk_limit(geometry, max_batch_frames)
         self.sizes = chunk_sizes(geometry, self.limit)
         self.ramp: tuple[int, ...] | None = None if isinstance(geometry.ramp, str) else geometry.ramp
@@ -131,14 +133,6 @@ class Outlook:
     cost: CallCost
     hungry: int = 1
 
-    def call_s(self, size: int) -> float:
-        """Seconds that one call for a chunk of this size takes."""
-        return SAFETY * self.cost.predict(work(Shape(CONTEXT_FRAMES, size, CONTEXT_FRAMES)))
-
-    def round_s(self, size: int) -> float:
-        """Seconds until everybody who needs the decoder has had one chunk of this size."""
-        return self.hungry * self.call_s(size)
-
     def rows_s(self, frames: int) -> float:
         """Seconds until so many frames are there."""
         return 0.0 if self.ended else SAFETY * self.row_s * max(frames - self.frames, 0)
@@ -167,21 +161,28 @@ def adaptive_size(cuts: Cuts, outlook: Outlook) -> tuple[int, int]:
     smallest one after which another of its size will be there before the player runs dry.
     """
     geometry = cuts.geometry
-    able = [size for size in cuts.sizes if outlook.round_s(size) <= size * FRAME_S] or [cuts.sizes[-1]]
+    able = [size for size in cuts.sizes if round_s(cuts, outlook, size) <= size * FRAME_S] or [cuts.sizes[-1]]
     for size in reversed(able):
-        ready_s = outlook.rows_s(outlook.start + size + geometry.holdback) + outlook.round_s(size)
+        ready_s = outlook.rows_s(outlook.start + size + geometry.holdback) + round_s(cuts, outlook, size)
         if ready_s <= PATIENCE * outlook.buffer_s:
             return size, geometry.holdback
     holdback = geometry.holdback if outlook.start else geometry.initial_holdback
-    enough = (size for size in able if _keeps_up(geometry, outlook, size, holdback))
+    enough = (size for size in able if _keeps_up(cuts, outlook, size, holdback))
     return next(enough, able[-1]), holdback
 
 
-def _keeps_up(geometry: Geometry, outlook: Outlook, size: int, holdback: int) -> bool:
+def round_s(cuts: Cuts, outlook: Outlook, size: int) -> float:
+    """Seconds until everybody who needs the decoder has had one chunk of this size, those alike in one call."""
+    shape = Shape(CONTEXT_FRAMES, size, CONTEXT_FRAMES)
+    calls = -(-outlook.hungry // batch_sizes(shape, cuts.max_batch_frames)[-1])
+    return SAFETY * outlook.cost.predict(outlook.hungry * work(shape), calls)
+
+
+def _keeps_up(cuts: Cuts, outlook: Outlook, size: int, holdback: int) -> bool:
     """Whether two chunks of this size play without a gap between them."""
-    first_s = outlook.rows_s(outlook.start + size + holdback) + outlook.call_s(size)
-    rows_s = outlook.rows_s(outlook.start + 2 * size + geometry.holdback)
-    second_s = max(rows_s, first_s) + outlook.round_s(size)
+    one_s, all_s = round_s(cuts, replace(outlook, hungry=1), size), round_s(cuts, outlook, size)
+    first_s = outlook.rows_s(outlook.start + size + holdback) + one_s
+    second_s = max(outlook.rows_s(outlook.start + 2 * size + cuts.geometry.holdback), first_s) + all_s
     return second_s <= max(outlook.buffer_s, first_s) + size * FRAME_S
 
 
