@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
 from pathlib import Path
 
 from talkwire import SpeechClient, Stream
@@ -19,10 +18,10 @@ TEXTS = Path("pipeline/talkwire_demo/training/second/short_eval.txt")
 SEEDS = range(1000, 1009)
 """None of the seeds that the test takes."""
 HEAD = f"""\
-# Length in seconds of forty texts of one to three words, half of them unseen in the demo voice's training: the median of
-# {len(SEEDS)} seeds, each text alone, by `python -m tools.short_lengths`. The voice's README compares the lengths with those of the
-# voice that it was trained on: 0.0 s beyond it on average, 0.12 s at most.
-# text	seconds	shortest	longest"""
+# How long the demo voice takes for forty texts of one to three words, half of them unseen in its training: the median
+# of {len(SEEDS)} seeds, each text alone, by `python -m tools.short_lengths`. Its README compares them with the voice
+# that it was trained on: 0.0 s beyond that one on average, 0.12 s at most.
+# text\tseconds\tshortest\tlongest"""
 
 
 async def durations_s(stream: Stream, text: str) -> list[float]:
@@ -30,15 +29,15 @@ async def durations_s(stream: Stream, text: str) -> list[float]:
     return [(await say(stream, text, seed=seed)).speech.duration_s for seed in SEEDS]
 
 
-async def measure(target: str) -> None:
+async def measure(target: str, texts: list[str]) -> None:
     """Prints the table."""
     print(HEAD)
     async with SpeechClient(target) as client, client.converse() as stream:
-        for text in TEXTS.read_text(encoding="utf-8").splitlines():
+        for text in texts:
             found = await durations_s(stream, text)
             print(f"{text}\t{statistics.median(found):.2f}\t{min(found):.2f}\t{max(found):.2f}", flush=True)
 
 
 if __name__ == "__main__":
     with serving("--profile", "demo", "--log-level", "warning") as server:
-        sys.exit(asyncio.run(measure(server.target)))
+        asyncio.run(measure(server.target, TEXTS.read_text(encoding="utf-8").splitlines()))

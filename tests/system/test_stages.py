@@ -227,6 +227,7 @@ async def test_a_stage_that_owes_pongs_is_killed_and_only_while_work_is_due(stag
     stages.watch(False)
     assert len(await speak(stages, heard, 2)) == 15
     assert stages.stats("talker")["steps"] > 0
+    assert stages.stats("talker")["codes_messages_total"] > 0
 
 
 async def test_a_stage_that_cannot_load_says_why(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
