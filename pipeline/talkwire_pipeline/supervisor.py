@@ -143,7 +143,7 @@ class Supervisor:
             replies=self._rings[f"{stage}_replies"].fds,
             codes=self._rings["codes"].fds,
             life=life[0],
-            log_level=logging.getLogger("talkwire").getEffectiveLevel(),
+            log_level=logging.getLogger(__package__).getEffectiveLevel(),
         )
         return await Child.start(config, life)
 

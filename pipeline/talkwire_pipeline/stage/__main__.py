@@ -38,4 +38,7 @@ def leave_with_parent(life: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ended = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ended)  # taking torch apart can last seconds, and all that it frees goes with the process

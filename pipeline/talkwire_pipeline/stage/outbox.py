@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from talkwire_pipeline.connector.edge import Sender
+from talkwire_pipeline.connector.edge import EdgeCounters, Sender
 from talkwire_pipeline.messages import Message
 
 
@@ -28,6 +28,11 @@ class Outbox:
     def fileno(self) -> int:
         """Readable when room came back."""
         return self._sender.fileno
+
+    @property
+    def counters(self) -> EdgeCounters:
+        """What was sent."""
+        return self._sender.counters
 
     @property
     def parked(self) -> int:

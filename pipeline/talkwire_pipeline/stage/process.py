@@ -108,6 +108,16 @@ class Wires:
             box.flush()
         return not any(box.parked for box in outboxes)
 
+    def stats(self) -> dict[str, float]:
+        """Messages, bytes and stalls of each edge since the process started."""
+        ends = {"commands": self.commands, "codes": self.codes or self.to_codec, "replies": self.to_server}
+        return {
+            f"{edge}_{name}_total": float(getattr(end.counters, name))
+            for edge, end in ends.items()
+            if end is not None
+            for name in ("messages", "bytes", "stalls")
+        }
+
     def forget_peer(self) -> None:
         """The other stage is gone: drops what came from it and what waits for it."""
         if self.codes is not None:
@@ -142,7 +152,8 @@ class StageProcess:
 
     def _handle(self, message: Message) -> None:
         if isinstance(message, Ping):
-            self._wires.to_server.send(Pong(nonce=message.nonce, stats=self._loop.stats()))
+            stats = self._loop.stats() | self._wires.stats()
+            self._wires.to_server.send(Pong(nonce=message.nonce, stats=stats))
             return
         if isinstance(message, Peer) and not message.up:
             self._wires.forget_peer()
