@@ -1,97 +1,117 @@
-"""Messages as bytes: a head of 32 bytes, a msgpack body, and the arrays raw behind it.
+"""Messages as bytes, and back.
 
-head   u32 kind | u32 length of all | u32 length of the body | u32 sequence | u64 generation | u64 monotonic_ns
-body   the message's fields as a msgpack array; an array field is its dtype and shape there
-arrays in the order of the fields, each at a multiple of 8
+A payload is: one word with the body's length; the body, a msgpack array of the fields in the order of their class,
+each array's shape in its place at the end; then the arrays, raw. Arrays begin at multiples of 8 bytes. The message's
+kind and generation are in the record's header. Never pickle: bytes become the fields that the class names or an error.
 """
 
 from __future__ import annotations
 
-import math
-import struct
-import time
-from dataclasses import dataclass
-from typing import Any
+import typing
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from talkwire_pipeline.connector.ring import Buffer
+from talkwire_pipeline.errors import InternalError
 from talkwire_pipeline.messages import MESSAGES, Message
 
-HEAD = struct.Struct("<IIIIQQ")
-"""The head of every record."""
-_WRAP = 1 << 32
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A message and what its head says. Arrays of the message are views that end when the next one is asked for."""
-
-    message: Message
-    sequence: int
-    sent_ns: int
+_PREFIX_BYTES = 8
+_encoder = msgspec.msgpack.Encoder()
 
 
 def _aligned(size: int) -> int:
-    return size + -size % 8
+    return -(-size // 8) * 8
 
 
-class Encoder:
-    """Messages to the parts of a record. One for each writer: it counts them."""
+class Encoded(NamedTuple):
+    """A message on its way: `size` bytes once written. The arrays are still the message's own."""
 
-    def __init__(self) -> None:
-        self._arrays: list[npt.NDArray[Any]] = []
-        self._msgpack = msgspec.msgpack.Encoder(enc_hook=self._lift)
-        self._sequence = 0
+    size: int
+    body: bytes
+    arrays: list[npt.NDArray[Any]]
 
-    def _lift(self, value: object) -> tuple[str, tuple[int, ...]]:
-        """An array leaves its dtype and shape in the body."""
-        if not isinstance(value, np.ndarray):
-            raise TypeError(f"a message cannot carry {type(value).__name__}")
-        array = np.ascontiguousarray(value)
-        self._arrays.append(array)
-        return array.dtype.str, array.shape
-
-    def encode(self, message: Message) -> tuple[list[Buffer], int]:
-        """The parts of the record, and its length in bytes."""
-        self._arrays.clear()
-        body = self._msgpack.encode(message)
-        parts: list[Buffer] = [b"", body, *(array.reshape(-1).view(np.uint8).data for array in self._arrays)]
-        size = HEAD.size + sum(_aligned(len(part)) for part in parts)
-        sequence = self._sequence % _WRAP
-        parts[0] = HEAD.pack(message.kind, size, len(body), sequence, message.generation, time.monotonic_ns())
-        return parts, size
-
-    def sent(self) -> None:
-        """The last record was written: the next has the next sequence number."""
-        self._sequence += 1
+    def write_to(self, payload: memoryview) -> None:
+        """Writes it into `payload`, which has `size` bytes and is 8-byte aligned."""
+        at = _PREFIX_BYTES + len(self.body)
+        payload[:_PREFIX_BYTES] = len(self.body).to_bytes(_PREFIX_BYTES, "little")
+        payload[_PREFIX_BYTES:at] = self.body
+        for array in self.arrays:
+            at = _aligned(at)
+            if array.size:  # an empty one cannot be cast
+                payload[at : at + array.nbytes] = array.data.cast("B")
+                at += array.nbytes
 
 
-class Decoder:
-    """Records to messages."""
+class _Layout:
+    """How one class is laid out; made once."""
 
-    def __init__(self) -> None:
-        self._decoders = {
-            kind: msgspec.msgpack.Decoder(message, dec_hook=self._ground) for kind, message in MESSAGES.items()
-        }
-        self._record = memoryview(b"")
-        self._offset = 0
+    def __init__(self, message: type[Message]) -> None:
+        fields = [field for field in msgspec.structs.fields(message) if field.name != "generation"]
+        plain = {field.name: field.type for field in fields if not _is_array(field.type)}
+        self._message = message
+        self._plain = tuple(plain)
+        self._dtypes = {field.name: _dtype(field.type) for field in fields if _is_array(field.type)}
+        shapes = (tuple[int, ...],) * len(self._dtypes)
+        self._decoder: msgspec.msgpack.Decoder[tuple[Any, ...]] = msgspec.msgpack.Decoder(
+            tuple[(*plain.values(), *shapes)]  # type: ignore[misc]
+        )
 
-    def _ground(self, _kind: type, value: tuple[str, tuple[int, ...]]) -> npt.NDArray[Any]:
-        """The next array: a read-only view into the record."""
-        dtype, shape = np.dtype(value[0]), value[1]
-        count = math.prod(shape)
-        array = np.frombuffer(self._record, dtype, count, self._offset).reshape(shape)
-        self._offset += _aligned(count * dtype.itemsize)
-        return array
+    def encode(self, message: Message) -> Encoded:
+        values = [getattr(message, name) for name in self._plain]
+        arrays = [self._array(message, name) for name in self._dtypes]
+        body = _encoder.encode(values + [array.shape for array in arrays])
+        size = _PREFIX_BYTES + len(body)
+        for array in arrays:
+            size = _aligned(size) + array.nbytes
+        return Encoded(size, body, arrays)
 
-    def decode(self, record: memoryview) -> Received:
-        """The message in a record, its arrays as views into it."""
-        kind, _, length, sequence, _, sent_ns = HEAD.unpack_from(record)
-        self._record = record
-        self._offset = HEAD.size + _aligned(length)
-        message = self._decoders[kind].decode(record[HEAD.size : HEAD.size + length])
-        self._record = memoryview(b"")
-        return Received(message, sequence, sent_ns)
+    def _array(self, message: Message, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = getattr(message, name)
+        if array.dtype != self._dtypes[name]:
+            where = f"{self._message.__name__}.{name}"
+            raise InternalError(f"{where}: an array of {array.dtype} where {self._dtypes[name]} belongs")
+        return np.ascontiguousarray(array)
+
+    def decode(self, generation: int, payload: memoryview) -> Message:
+        end = _PREFIX_BYTES + int.from_bytes(payload[:_PREFIX_BYTES], "little")
+        values = self._decoder.decode(payload[_PREFIX_BYTES:end])
+        fields = dict(zip(self._plain, values, strict=False))
+        for (name, dtype), shape in zip(self._dtypes.items(), values[len(self._plain) :], strict=True):
+            end = _aligned(end)
+            fields[name] = array = np.ndarray(shape, dtype, payload, end)
+            end += array.nbytes
+        return self._message(generation=generation, **fields)
+
+
+def _is_array(annotation: object) -> bool:
+    return typing.get_origin(annotation) is np.ndarray
+
+
+def _dtype(annotation: object) -> np.dtype[Any]:
+    """Of an `NDArray[T]`, which is `ndarray[shape, dtype[T]]`."""
+    dtype: np.dtype[Any] = np.dtype(typing.get_args(typing.get_args(annotation)[1])[0])
+    return dtype
+
+
+_LAYOUTS = {kind: _Layout(message) for kind, message in MESSAGES.items()}
+
+
+def encode(message: Message) -> Encoded:
+    """The message as bytes to be written. Raises `InternalError` for an array of another dtype than its field's."""
+    return _LAYOUTS[message.kind].encode(message)
+
+
+def decode(kind: int, generation: int, payload: memoryview) -> Message:
+    """The message in `payload`. Its arrays are views of it.
+
+    Raises `InternalError` for bytes that are no message of this kind.
+    """
+    known = _LAYOUTS.get(kind)
+    if known is None:
+        raise InternalError(f"a message of kind {kind}, which nobody knows: do both processes run the same version?")
+    try:
+        return known.decode(generation, payload)
+    except (ValueError, TypeError) as error:  # msgspec's own errors are ValueErrors, numpy's either
+        raise InternalError(f"{MESSAGES[kind].__name__}: cannot be read: {error}") from error

@@ -1,137 +1,178 @@
-"""The two ends of an edge: messages over a ring."""
+"""The two ends of an edge between processes: messages in, messages out. Neither end ever waits.
+
+Who owns the loop waits on `fileno`: `select.poll` over several of them, or `loop.add_reader` of asyncio.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from talkwire_pipeline.connector.codec import Decoder, Encoder, Received
-from talkwire_pipeline.connector.ring import Ring
+from talkwire_pipeline.connector import codec
+from talkwire_pipeline.connector.layout import RECORD_HEADER_BYTES
+from talkwire_pipeline.connector.ring import Record, Ring, RingReader, RingWriter
+from talkwire_pipeline.errors import InternalError
 from talkwire_pipeline.messages import Message
 
 
 @dataclass(slots=True)
 class EdgeCounters:
-    """What went over one end.
+    """What went through one end of an edge, in this process.
 
     Attributes:
-        messages: how many.
-        bytes: how many, heads included.
-        stalls: how often there was no room.
-        high_water_bytes: the most that the ring ever held, as this end saw it.
+        messages: sent, or received (discarded ones are not).
+        bytes: of these, with headers.
+        stalls: how often the edge became too full for a message; always 0 at the receiver.
+        used_bytes: of the ring, when it was last looked at.
+        high_water_bytes: the most of them so far.
     """
 
     messages: int = 0
     bytes: int = 0
     stalls: int = 0
+    used_bytes: int = 0
     high_water_bytes: int = 0
 
-    def count(self, size: int, used: int) -> None:
-        """One message of `size` bytes, in a ring that holds `used`."""
+    def count(self, payload_bytes: int) -> None:
+        """One more message."""
         self.messages += 1
-        self.bytes += size
-        self.high_water_bytes = max(self.high_water_bytes, used)
+        self.bytes += payload_bytes + RECORD_HEADER_BYTES
+
+    def occupy(self, used_bytes: int) -> None:
+        """Notes how full the ring is."""
+        self.used_bytes = used_bytes
+        self.high_water_bytes = max(self.high_water_bytes, used_bytes)
 
 
 class Sender:
-    """The writing end. One for each process and edge; closing it closes the ring.
+    """The writing end. One per edge among all processes, used from one thread.
 
     Attributes:
         counters: what was sent.
-        max_message_bytes: a larger message can never be sent.
+        max_message_bytes: the largest message that can be sent, header included.
     """
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
-        self._writer = ring.writer()
-        self._encoder = Encoder()
         self.counters = EdgeCounters()
-        self.max_message_bytes = self._writer.max_record_bytes
+        self.max_message_bytes = ring.max_payload_bytes + RECORD_HEADER_BYTES
+        self._name = ring.name
+        self._ring: RingWriter | None = ring.writer()
+        self._stalled = False
+
+    @property
+    def _writer(self) -> RingWriter:
+        if self._ring is None:
+            raise InternalError(f"{self._name}: this end of the edge is closed")
+        return self._ring
 
     @property
     def fileno(self) -> int:
-        """Readable when freed space came back."""
+        """Readable when space came back; `acknowledge` makes it unreadable again."""
         return self._writer.fileno
 
     def send(self, message: Message) -> bool:
-        """Sends without blocking. False: there is no room now, and nothing was written.
+        """Sends. False: there is no room now and nothing was written; try again when `fileno` is readable.
 
-        Raises `ValueError` for a message that is larger than the edge can ever take.
+        Raises `InternalError` for a message that is too large, or that holds an array of the wrong dtype.
         """
-        parts, size = self._encoder.encode(message)
+        writer = self._writer
+        encoded = codec.encode(message)
+        size = encoded.size + RECORD_HEADER_BYTES
         if size > self.max_message_bytes:
-            raise ValueError(
-                f"{type(message).__name__} of {size} bytes: edge {self._ring.name!r} takes {self.max_message_bytes}; "
-                "raise its capacity_bytes"
-            )
-        if not self._writer.write(parts, size):
-            self.counters.stalls += 1
+            raise InternalError(self._too_large(message, size), reason="MESSAGE_TOO_LARGE")
+        payload = writer.reserve(encoded.size)
+        if payload is None:
+            self.counters.stalls += not self._stalled
+            self._stalled = True
             return False
-        self._encoder.sent()
-        self.counters.count(size, self._writer.used)
+        encoded.write_to(payload)
+        writer.commit(message.kind, message.generation, time.monotonic_ns())
+        self.counters.count(encoded.size)
+        self.counters.occupy(writer.used_bytes)
+        self._stalled = False
         return True
 
+    def _too_large(self, message: Message, size: int) -> str:
+        what = f"{self._name}: a {type(message).__name__} of {size} bytes"
+        return f"{what}, but at most half the ring may be used by one: capacity_bytes must be at least {2 * size}"
+
     def acknowledge(self) -> None:
-        """Takes back freed space, and makes `fileno` quiet until more comes."""
-        self._writer.reclaim()
+        """Takes back the space that was freed. `send` does it too where it needs the space."""
+        writer = self._writer
+        writer.collect()
+        self.counters.occupy(writer.used_bytes)
 
     def close(self) -> None:
-        """Closes the ring in this process."""
-        self._ring.close()
+        """Lets go of the ring, which stays its owner's. Idempotent."""
+        self._ring = None
+
+
+class Received(NamedTuple):
+    """A message with its number on the edge, counted from 1, and when it was sent (`time.monotonic_ns`)."""
+
+    message: Message
+    sequence: int
+    sent_ns: int
 
 
 class Receiver:
-    """The reading end. One for each process and edge; closing it closes the ring.
+    """The reading end. One per edge among all processes, used from one thread.
 
     Attributes:
         counters: what was received.
     """
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
-        self._reader = ring.reader()
-        self._decoder = Decoder()
         self.counters = EdgeCounters()
+        self._name = ring.name
+        self._ring: RingReader | None = ring.reader()
+
+    @property
+    def _reader(self) -> RingReader:
+        if self._ring is None:
+            raise InternalError(f"{self._name}: this end of the edge is closed")
+        return self._ring
 
     @property
     def fileno(self) -> int:
-        """Readable when messages came."""
+        """Readable when messages came; `receive` and `discard` make it unreadable again."""
         return self._reader.fileno
 
     def receive(self) -> Iterator[Received]:
-        """All messages that are there. Read it to its end: `fileno` speaks up again only for what comes later.
+        """The messages that are there now, in order; none: nothing came. Never waits.
 
-        Arrays are views into the ring; the space goes back when the next message is asked for.
+        The arrays of a message are read-only views, valid until the iterator goes on or is closed; then the space
+        goes back to the sender. What an iterator leaves when it is closed early comes with the next call, and
+        `fileno` says so. Raises `InternalError` for a message that cannot be read, which is dropped.
         """
-        while (record := self._reader.next()) is not None:
-            self.counters.count(len(record), self._ring.used)
-            try:
-                yield self._decoder.decode(record)
-            finally:
-                self._reader.free(record)
+        reader = self._reader
+        count = reader.collect()
+        self.counters.occupy(reader.used_bytes)
+        try:
+            for _ in range(count):
+                record = reader.take()
+                if record is None:  # discarded meanwhile
+                    return
+                try:
+                    yield self._read(record)
+                finally:
+                    reader.release(record)
+        finally:
+            reader.rearm()
+
+    def _read(self, record: Record) -> Received:
+        message = codec.decode(record.kind, record.generation, record.payload)
+        self.counters.count(len(record.payload))
+        return Received(message, record.sequence, record.sent_ns)
 
     def discard(self) -> int:
-        """Drops all that is there; how many bytes."""
+        """Drops all that is there, also what an open iterator has not yet delivered; returns how many."""
         return self._reader.discard()
 
     def close(self) -> None:
-        """Closes the ring in this process."""
-        self._ring.close()
-
-
-def attach_reader(
-    loop: asyncio.AbstractEventLoop, receiver: Receiver, take: Callable[[Received], None]
-) -> Callable[[], None]:
-    """Lets `loop` call `take` for every message that comes. The result ends that."""
-
-    def drain() -> None:
-        for received in receiver.receive():
-            take(received)
-
-    loop.add_reader(receiver.fileno, drain)
-
-    def detach() -> None:
-        loop.remove_reader(receiver.fileno)
-
-    return detach
+        """Lets go of the ring, which stays its owner's. Idempotent."""
+        if self._ring is not None:
+            self._ring.close()
+        self._ring = None
