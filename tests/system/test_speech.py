@@ -10,7 +10,7 @@ import pytest
 
 import talkwire_demo
 from support.recognise import errors, transcribe, words
-from talkwire import SpeechClient
+from talkwire import Speech, SpeechClient
 from talkwire.listen import Heard, say
 from tools.server import Server, serving
 
@@ -81,7 +81,15 @@ async def test_two_servers_do_not_meet(server: Server) -> None:
                 server_id = utterance.started.server_id
                 assert await stranger.abort(server_id) is None
                 assert await client.abort(server_id) is not None
-            ours, theirs = await asyncio.gather(client.speak(text, seed=3), stranger.speak(text, seed=3))
-        assert ours.audio == theirs.audio
+            ours, theirs = await asyncio.gather(
+                client.speak(text, seed=3, geometry="exact"), stranger.speak(text, seed=3, geometry="exact")
+            )
+        assert same(ours, theirs)
     async with SpeechClient(server.target) as client:
-        assert (await client.speak(text, seed=3)).audio == ours.audio
+        assert same(await client.speak(text, seed=3, geometry="exact"), ours)
+
+
+def same(one: Speech, other: Speech) -> bool:
+    """Chunks follow the measured speed, so the codec's rounding may differ: by one step of 16 bits, no more."""
+    left, right = (np.frombuffer(speech.audio, "<i2").astype(np.int32) for speech in (one, other))
+    return left.shape == right.shape and int(np.abs(left - right).max()) <= 1
