@@ -33,13 +33,14 @@ from talkwire_pipeline.messages import (
     Peer,
     Released,
     Rows,
+    StageName,
     Stop,
     TalkerDone,
 )
 from talkwire_pipeline.stage.process import Built, Emit
 
 CRASH, PRINT, STUCK = 1, 2, 3
-BUILDERS = {"talker": "support.stage_doubles:talker", "codec": "support.stage_doubles:codec"}
+BUILDERS: dict[StageName, str] = {"talker": "support.stage_doubles:talker", "codec": "support.stage_doubles:codec"}
 
 log = logging.getLogger("talkwire.double")
 

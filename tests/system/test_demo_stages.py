@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
-from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from support.heard import Heard
 from talkwire_pipeline.checkpoint import resolve_checkpoint
 from talkwire_pipeline.deploy import load
 from talkwire_pipeline.errors import CheckpointError, DeployError, TalkwireError
 from talkwire_pipeline.geometry import PRESETS, SAMPLE_RATE_HZ, SAMPLES_PER_FRAME
-from talkwire_pipeline.messages import Abort, Audio, CodecDone, Message, Open, Released, StageName, TalkerDone
+from talkwire_pipeline.messages import Abort, Audio, CodecDone, Open, Released, TalkerDone
 from talkwire_pipeline.sampling import Sampling
 from talkwire_pipeline.supervisor import Limits, Supervisor
 from talkwire_pipeline.text.prompt import PromptBuilder
@@ -31,40 +28,10 @@ def prompt() -> npt.NDArray[np.int32]:
     return PromptBuilder(resolve_checkpoint("demo")).build(TEXT).ids
 
 
-@pytest.fixture(autouse=True)
-def _nothing_stays() -> Iterator[None]:
-    before = set(os.listdir("/proc/self/fd")), set(os.listdir("/dev/shm"))
-    yield
-    after = set(os.listdir("/proc/self/fd")), set(os.listdir("/dev/shm"))
-    # The event loop's own descriptors live as long as the fixture's loop does, before and after.
-    assert after == before
-
-
-class Heard:
-    """What the stages said, and a way to wait for it."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.states: list[tuple[StageName, str]] = []
-        self._changed = asyncio.Event()
-
-    def on_message(self, _: StageName, message: Message) -> None:
-        if isinstance(message, Audio):
-            message = msgspec.structs.replace(message, samples=message.samples.copy())
-        self.messages.append(message)
-        self._changed.set()
-
-    def on_state(self, stage: StageName, state: str) -> None:
-        self.states.append((stage, state))
-        self._changed.set()
-
-    def of(self, kind: type[Message], generation: int) -> list[Any]:
-        return [each for each in self.messages if isinstance(each, kind) and each.generation == generation]
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        while not condition():
-            self._changed.clear()
-            await self._changed.wait()
+def left_open() -> tuple[set[str], set[str]]:
+    """What the process holds open, and the names in shared memory."""
+    links = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+    return {os.readlink(link) for link in links if os.path.islink(link)}, set(os.listdir("/dev/shm"))
 
 
 def an_open(generation: int, prompt: npt.NDArray[np.int32]) -> Open:
@@ -86,7 +53,7 @@ async def speak(stages: Supervisor, heard: Heard, message: Open) -> npt.NDArray[
     stages.send("talker", message)
     number = message.generation
     await heard.until(lambda: heard.of(CodecDone, number) and heard.of(TalkerDone, number))
-    audio = np.concatenate([each.samples for each in heard.of(Audio, number)])
+    audio = heard.audio(number)
     (done,), (said,) = heard.of(TalkerDone, number), heard.of(CodecDone, number)
     assert said.samples == len(audio) == (done.rows - 7) * SAMPLES_PER_FRAME
     assert done.reason == said.reason == "eos"
@@ -95,14 +62,14 @@ async def speak(stages: Supervisor, heard: Heard, message: Open) -> npt.NDArray[
 
 async def test_they_speak_stop_and_come_back(prompt: npt.NDArray[np.int32]) -> None:
     heard = Heard()
+    before = left_open()
     stages = Supervisor(load("demo"), limits=LIMITS)
     await stages.start(heard.on_message, heard.on_state)
     pids = [stages.pid("talker"), stages.pid("codec")]
     try:
-        for stage in ("talker", "codec"):
-            facts = stages.facts(stage)
+        for pid, facts in zip(pids, (stages.facts("talker"), stages.facts("codec")), strict=True):
             assert facts["parameters"] > 1_000_000
-            assert (facts["device"], facts["dtype"], facts["pid"]) == ("cpu", "float32", stages.pid(stage))
+            assert (facts["device"], facts["dtype"], facts["pid"]) == ("cpu", "float32", pid)
             assert set(facts["versions"]) == {"torch", "transformers"}
         first = await speak(stages, heard, an_open(1, prompt))
         assert 1.0 < len(first) / SAMPLE_RATE_HZ < 6.0
@@ -117,15 +84,17 @@ async def test_they_speak_stop_and_come_back(prompt: npt.NDArray[np.int32]) -> N
         np.testing.assert_allclose(await speak(stages, heard, an_open(3, prompt)), first, atol=1e-5)
         assert len(heard.of(Audio, 2)) == said
 
-        for number, stage in ((4, "talker"), (5, "codec")):
-            os.kill(stages.pid(stage), signal.SIGKILL)  # type: ignore[arg-type]
+        victims: tuple[StageName, StageName] = ("talker", "codec")
+        for number, stage in enumerate(victims, 4):
             heard.states.clear()
-            await heard.until(lambda stage=stage: (stage, "ready") in heard.states)
+            os.kill(stages.pid(stage), signal.SIGKILL)
+            await heard.until(lambda: [state for _, state in heard.states] == ["down", "starting", "ready"])
             np.testing.assert_allclose(await speak(stages, heard, an_open(number, prompt)), first, atol=1e-5)
         pids += [stages.pid("talker"), stages.pid("codec")]
     finally:
         await stages.close()
     assert not any(map(runs, pids))
+    assert left_open() == before
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
+from support.heard import Heard
 from talkwire_pipeline.errors import UnavailableError
 from talkwire_pipeline.fakes import FakeStages, FakeVoice
 from talkwire_pipeline.geometry import PRESETS, SAMPLES_PER_FRAME
@@ -19,7 +19,6 @@ from talkwire_pipeline.messages import (
     Credit,
     DropReference,
     Failed,
-    Message,
     Open,
     PutReference,
     Refused,
@@ -42,35 +41,6 @@ def an_open(generation: int = 1, **changes: Any) -> Open:
         credit_samples=10**9,
     )
     return msgspec.structs.replace(base, **changes)
-
-
-@dataclass
-class Heard:
-    """Keeps copies of what the stages said."""
-
-    messages: list[tuple[StageName, Message]] = field(default_factory=list)
-    states: list[tuple[StageName, str]] = field(default_factory=list)
-
-    def on_message(self, stage: StageName, message: Message) -> None:
-        if isinstance(message, Audio):
-            message = msgspec.structs.replace(message, samples=message.samples.copy())
-        if isinstance(message, TalkerDone):
-            message = msgspec.structs.replace(message, codes=message.codes.copy())
-        self.messages.append((stage, message))
-
-    def on_state(self, stage: StageName, state: str) -> None:
-        self.states.append((stage, state))
-
-    def of(self, kind: type[Message]) -> list[Any]:
-        return [message for _, message in self.messages if isinstance(message, kind)]
-
-    def audio(self, generation: int = 1) -> np.ndarray[Any, Any]:
-        chunks = [each for each in self.of(Audio) if each.generation == generation]
-        position = 0
-        for chunk in chunks:
-            assert chunk.first_sample == position
-            position += len(chunk.samples)
-        return np.concatenate([chunk.samples for chunk in chunks]) if chunks else np.zeros(0, np.float32)
 
 
 @pytest.fixture
