@@ -14,7 +14,7 @@ from talkwire_pipeline.checkpoint import resolve_checkpoint
 from talkwire_pipeline.deploy import load
 from talkwire_pipeline.errors import CheckpointError, DeployError, TalkwireError
 from talkwire_pipeline.geometry import PRESETS, SAMPLE_RATE_HZ, SAMPLES_PER_FRAME
-from talkwire_pipeline.messages import Abort, Audio, CodecDone, Open, Released, TalkerDone
+from talkwire_pipeline.messages import Abort, Audio, CodecDone, Open, Released, StageName, TalkerDone
 from talkwire_pipeline.sampling import Sampling
 from talkwire_pipeline.supervisor import Limits, Supervisor
 from talkwire_pipeline.text.prompt import PromptBuilder
