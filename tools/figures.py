@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOTS = ("clients", "pipeline", "server")
-SKIPPED = ("clients/talkwire/v1", "pipeline/talkwire_demo/training")
+SKIPPED = ("clients/talkwire/v1", "training")
 FUNCTION_MEDIAN, FUNCTION_P90, FUNCTION_MAX = 8, 30, 60
 FILE_P90, FILE_MAX = 300, 400
 

@@ -14,7 +14,7 @@ from talkwire import SpeechClient, Stream
 from talkwire.listen import say
 from tools.server import serving
 
-TEXTS = Path("pipeline/talkwire_demo/training/second/short_eval.txt")
+TEXTS = Path("training/demo_voice/second/short_eval.txt")
 SEEDS = range(1000, 1009)
 """None of the seeds that the test takes."""
 HEAD = f"""\
