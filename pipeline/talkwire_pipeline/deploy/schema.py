@@ -67,7 +67,8 @@ class Codec(_Section, frozen=True, kw_only=True):
         max_num_seqs: generations that it holds at the same time; more than the talker's, since a generation stays
             until its last audio is out.
         codec_max_batch_frames: frames (context included) of one decoder call; bounds how long a command waits.
-        dtype, device, threads, niceness: as for the talker.
+        dtype: `auto`: float32 everywhere; half precision is heard in quiet passages.
+        device, threads, niceness: as for the talker.
     """
 
     max_num_seqs: Count = 64
