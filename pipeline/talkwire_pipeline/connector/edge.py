@@ -95,8 +95,8 @@ class Sender:
         return True
 
     def _too_large(self, message: Message, size: int) -> str:
-        what = f"{self._name}: a {type(message).__name__} of {size} bytes"
-        return f"{what}, but at most half the ring may be used by one: capacity_bytes must be at least {2 * size}"
+        what = f"{self._name}: {type(message).__name__} of {size} bytes is too large"
+        return f"{what}: one message may take half the ring, so capacity_bytes must be at least {2 * size}"
 
     def acknowledge(self) -> None:
         """Takes back the space that was freed. `send` does it too where it needs the space."""
