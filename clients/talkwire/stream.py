@@ -39,6 +39,7 @@ _log = logging.getLogger("talkwire")
 _OUTBOX_REQUESTS = 32
 _CLOSE_S = 1.0
 _ID_CHARS = 128
+_LOST_CAUSE = "Internal error from Core"
 
 
 class Stream:
@@ -128,7 +129,7 @@ class Stream:
                 self._deliver(response)
             self._fail(Unavailable("the server ended the stream"))
         except grpc.aio.AioRpcError as error:
-            self._fail(from_rpc(error))
+            self._fail(_cause(error))
         finally:
             self._fail(Cancelled("the stream was closed"))
 
@@ -161,3 +162,11 @@ class Stream:
             utterance.deliver(error)
         else:
             _log.info("the server refused an event: %s", error.message)
+
+
+def _cause(error: grpc.aio.AioRpcError) -> TalkwireError:
+    """What ended the call. When that happens while a request is being written, gRPC may put an error of its own in
+    the place of the server's status (grpc issue 36066); what is left to say then is that the stream is gone."""
+    if error.code() is grpc.StatusCode.INTERNAL and error.details() == _LOST_CAUSE:
+        return Unavailable("the stream ended while a request was on its way to the server")
+    return from_rpc(error)

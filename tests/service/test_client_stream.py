@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import grpc.aio
 import pytest
 
 from support.fake_speech import BUSY, ENDLESS_BYTES, WORD_SAMPLES, FakeSpeech, serve
@@ -19,6 +20,7 @@ from talkwire import (
     ResourceExhausted,
     SpeechClient,
     Started,
+    Stream,
     Timing,
     Unavailable,
 )
@@ -196,12 +198,31 @@ async def test_an_error_for_a_start_ends_the_wait(client: SpeechClient) -> None:
 async def test_a_broken_stream_fails_all_its_utterances(client: SpeechClient) -> None:
     async with client.converse() as stream:
         first = await stream.start()
-        await stream.start(voice="broken")
+        await (await stream.start(voice="broken")).end()
         with pytest.raises(Unavailable, match="the stage is down"):
             await first.speech()
         with pytest.raises(Unavailable):
             await stream.start()
         assert await first.abort() is None
+
+
+async def test_a_status_that_grpc_lost_is_a_stream_that_ended() -> None:
+    nothing = grpc.aio.Metadata()
+
+    class Call:
+        async def write(self, request: object) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        async def read(self) -> object:
+            lost = "Internal error from Core"
+            raise grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, lost)
+
+        def cancel(self) -> None: ...
+
+    async with Stream(Call) as stream:  # type: ignore[arg-type]
+        utterance = await stream.start()
+        with pytest.raises(Unavailable, match="on its way"):
+            await anext(utterance)
 
 
 async def test_nobody_waits_for_ever_for_a_server_that_is_not_there() -> None:

@@ -6,7 +6,7 @@ voice "busy"     refuses with RESOURCE_EXHAUSTED and RetryInfo
 voice "endless"  a megabyte of audio for each text increment; ends only by abort
 voice "deaf"     accepts and never says another word
 voice "strange"  answers the start with `error`
-voice "broken"   ends the whole RPC with UNAVAILABLE
+voice "broken"   ends the whole RPC with UNAVAILABLE when its text has ended
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class FakeSpeech(speech_pb2_grpc.SpeechServiceServicer):
         async for request in request_iterator:
             self.requests.append(request)
             name = request.utterance_id
-            if request.start.voice == "broken":
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "the stage is down")
             if request.WhichOneof("event") == "start":
                 talks[name] = _Talk(request.start)
+            if request.HasField("end") and name in talks and talks[name].voice == "broken":
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the stage is down")
             for event in talks[name].answer(request) if name in talks else [{"error": STRANGE}]:
                 yield pb.ConverseResponse(utterance_id=name, **event)
         # A cancelled call ends the requests just as a half-close does; only after a half-close can one still write.
