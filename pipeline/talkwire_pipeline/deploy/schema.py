@@ -87,7 +87,7 @@ class Stages(_Section, frozen=True, kw_only=True):
 
 
 class Connector(_Section, frozen=True, kw_only=True):
-    """One kind of edge: `capacity_bytes` of its ring (rounded up to whole pages)."""
+    """One kind of edge: `capacity_bytes` of its ring (rounded up to a power of two)."""
 
     capacity_bytes: Count = 1 << 20
 
