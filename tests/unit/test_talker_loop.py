@@ -269,11 +269,15 @@ def test_a_reference_in_use_stays_until_it_is_out_of_use() -> None:
     assert talker.state.free_bank_rows == 60
 
 
-def test_a_reference_that_is_put_again_is_there_once() -> None:
+def test_a_reference_that_is_put_again_is_there_once_and_counts_as_used() -> None:
     talker = Talker()
-    for _ in range(3):
-        talker.loop.handle(PutReference(reference=1, codes=reference(20)))
-    assert talker.state.free_bank_rows == 33
+    for number in (1, 2, 1):
+        talker.loop.handle(PutReference(reference=number, codes=reference(20)))
+    assert talker.state.free_bank_rows == 6
+    talker.loop.handle(PutReference(reference=3, codes=reference(20)))
+    for generation, number in enumerate((1, 2, 3), start=1):
+        talker.open(generation, reference=number)
+    assert [message.generation for message in talker.to_server] == [2]
 
 
 def test_a_reference_of_no_codes_is_refused_when_it_is_named() -> None:

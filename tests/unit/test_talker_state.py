@@ -255,6 +255,18 @@ def test_a_slot_that_is_used_again_has_no_codes_of_before() -> None:
     assert batch.steps.tolist() == [0]
 
 
+def test_rows_of_which_nothing_is_wanted_leave_nothing_behind() -> None:
+    state = make_state()
+    closed, unfinished = (state.open(GenerationSpec(5, GREEDY)) for _ in range(2))
+    state.close(closed)
+    slots, positions = [0, closed, unfinished], [9, 9, 2]
+    ids = step(state, slots, positions, [[3] * 8] * 3)
+    assert set(ids) == {IDS.slots}  # a step id of slot 0 that is not STOP
+    embedded = state.codes_at(torch.tensor(slots), torch.tensor(positions) + 1)
+    assert (embedded == -1).all()
+    assert len(state.drain()) == 0
+
+
 def test_fingerprints_follow_content() -> None:
     state = make_state()
     slots = [state.open(GenerationSpec(1, GREEDY)) for _ in range(2)]

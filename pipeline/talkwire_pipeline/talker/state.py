@@ -228,10 +228,14 @@ class TalkerState:
         self._codes.index_copy_(0, torch.where(wanted, at, self._trash), row.short())
         owners = torch.where(wanted, slots, 0)
         if seen is not None:
-            self._seen[owners.unsqueeze(1), self._codebook, row] = True
+            self._mark_seen(owners, row)
         head = torch.stack((owners, epochs, positions), 1)
         self._egress.put(torch.cat((head, row), 1).int())
         return self._next_ids(row, slots, wanted)
+
+    def _mark_seen(self, owners: torch.Tensor, row: torch.Tensor) -> None:
+        at = (owners.unsqueeze(1) * CODEBOOKS + self._codebook) * CODEBOOK_SIZE + row
+        self._seen.view(-1).index_fill_(0, at.view(-1), True)  # an assignment by index would wait for the device
 
     def _patterned(self, drawn: torch.Tensor, steps: torch.Tensor, previous: torch.Tensor) -> torch.Tensor:
         """`drawn` [n, 8] with BOC where a codebook has not begun and EOC where it has ended."""
