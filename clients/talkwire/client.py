@@ -67,7 +67,7 @@ class SpeechClient:
         request = pb.SynthesizeRequest(utterance_id=utterance_id, start=build_start(options), text=text)
         call = self._stub.Synthesize(request, metadata=self._metadata)
         try:
-            async for response in call:
+            while isinstance(response := await call.read(), pb.SynthesizeResponse):
                 if name := response.WhichOneof("event"):
                     yield getattr(response, name)
         except grpc.aio.AioRpcError as error:

@@ -76,7 +76,7 @@ class Stream:
         await self._post(pb.ConverseRequest(keepalive=pb.Keepalive()))
 
     async def __aenter__(self) -> Self:
-        if self._call is not None:
+        if self._call is not None or self._failure is not None:
             raise FailedPrecondition("a stream is opened once; call `converse` again")
         self._call = call = self._open_call()
         self._reader = asyncio.create_task(self._read(call), name="talkwire-reader")
@@ -86,16 +86,23 @@ class Stream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._call is not None
         try:
             if kind is None and not self._live:
                 await self._half_close()
         finally:
-            self._call.cancel()
-            self._reader.cancel()
-            self._writer.cancel()
-            await asyncio.gather(self._reader, self._writer, return_exceptions=True)
-            self._fail(Cancelled("the stream was closed"))
+            await self._drop()
+
+    async def _drop(self) -> None:
+        """Ends the call and lets go of it and of what holds it: as long as a call is there, so is its connection,
+        even when the channel is closed; and whoever keeps the error of an utterance keeps this stream."""
+        assert self._call is not None
+        self._call.cancel()
+        self._reader.cancel()
+        self._writer.cancel()
+        await asyncio.gather(self._reader, self._writer, return_exceptions=True)
+        self._fail(Cancelled("the stream was closed"))
+        self._call = None
+        del self._reader, self._writer
 
     async def _half_close(self) -> None:
         """Lets a server that has nothing more to say end the call itself."""
