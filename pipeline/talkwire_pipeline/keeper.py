@@ -61,7 +61,7 @@ class Keeper:
         state: what it is in now.
         fault: why it went down the last time.
         facts: what it said with its last `Ready`.
-        stats: what it said with its last `Pong`.
+        stats: what the process that runs said with its last `Pong`.
         pid: of the process that runs; 0: none does.
         first: done when it was ready once, or with the error of its first start.
     """
@@ -145,6 +145,7 @@ class Keeper:
             self.link.reset()
             self._child = None
             self.pid = 0
+            self.stats = {}
             self._reason = self._reason or ": ".join(filter(None, (child.how_it_ended, child.last_words)))
 
     def _enter(self, state: StageState) -> None:

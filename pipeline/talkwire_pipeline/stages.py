@@ -40,7 +40,7 @@ class Stages(Protocol):
         """What the stage said about itself when it became ready; empty before."""
 
     def stats(self, stage: StageName) -> dict[str, float]:
-        """The counters and gauges of the stage's last `Pong`; empty before."""
+        """The counters and gauges of the last `Pong` of the process that runs; empty before."""
 
     async def close(self) -> None:
         """Ends both. Idempotent."""

@@ -121,11 +121,15 @@ class App:
     def _watch(self) -> None:
         self.metrics.describe(self.deploy, version())
         self.metrics.watch_queue(lambda: self.pipeline.queued)
+        self.metrics.watch_slots(lambda: self.pipeline.busy)
         for stage in get_args(StageName):
-            self.metrics.watch_stage(stage, partial(self._stage_up, stage))
+            self.metrics.watch_stage(stage, partial(self._stage_up, stage), partial(self._stage_holds, stage))
 
     def _stage_up(self, stage: StageName) -> bool:
         return self.pipeline.state(stage) == "ready"
+
+    def _stage_holds(self, stage: StageName) -> float:
+        return self.pipeline.stats(stage).get("live_generations", 0.0)
 
     def ready(self) -> bool:
         """Whether an utterance that is opened now would be spoken."""

@@ -45,6 +45,7 @@ class Metrics:
         self._characters = self._counter("characters", "Characters of finished utterances.")
         self.live = self._gauge("live_utterances", "Utterances without an end event.")
         self._stages = self._gauge("stage_up", "Whether a stage is ready.", "stage")
+        self._held = self._gauge("stage_generations", "Generations that a stage holds, when it last said.", "stage")
         self.streams = self._gauge("streams", "Open RPCs that carry utterances.")
         for end in _ENDS:
             self._ended.labels(end)
@@ -75,9 +76,14 @@ class Metrics:
         """Shows how many segments wait for a slot; `length` is asked at every scrape."""
         self._gauge("queued_segments", "Segments that wait for a slot.").set_function(length)
 
-    def watch_stage(self, stage: str, up: Callable[[], bool]) -> None:
-        """Shows whether a stage is ready; `up` is asked at every scrape."""
+    def watch_slots(self, busy: Callable[[], int]) -> None:
+        """Shows how many slots of the talker are in use; `busy` is asked at every scrape."""
+        self._gauge("busy_slots", "Slots of the talker in use.").set_function(busy)
+
+    def watch_stage(self, stage: str, up: Callable[[], bool], held: Callable[[], float]) -> None:
+        """Shows whether a stage is ready and what it holds; `up` and `held` are asked at every scrape."""
         self._stages.labels(stage).set_function(up)
+        self._held.labels(stage).set_function(held)
 
     def refused(self, reason: str) -> None:
         """A start was refused."""

@@ -202,6 +202,8 @@ async def test_figures_follow_what_happened(serve: Callable[..., Awaitable[Any]]
     assert await figure(served, 'talkwire_geometry_frames{number="codec_chunk_frames"}') == 25
     assert await figure(served, 'talkwire_stage_up{stage="talker"}') == 1
     assert await figure(served, "talkwire_queued_segments") == 0
+    assert await figure(served, "talkwire_busy_slots") == 1
+    assert await figure(served, 'talkwire_stage_generations{stage="talker"}') == 1
     _, page = await get(served, "/metrics")
     assert 'talkwire_refusals_total{reason="' in page
     assert 'profile="demo"' in page
@@ -210,6 +212,8 @@ async def test_figures_follow_what_happened(serve: Callable[..., Awaitable[Any]]
     assert await figure(served, 'talkwire_utterances_total{end="disconnected"}') == 1
     assert await figure(served, "talkwire_live_utterances") == 0
     assert await figure(served, "talkwire_streams") == 0
+    assert await figure(served, "talkwire_busy_slots") == 0
+    assert await figure(served, 'talkwire_stage_generations{stage="talker"}') == 0
     served.stages.crash("talker")
     assert await figure(served, 'talkwire_stage_up{stage="talker"}') == 0
 
