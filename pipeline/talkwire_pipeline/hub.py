@@ -60,7 +60,7 @@ class Hub:
         self.on_ready_change: Callable[[], None] = lambda: None
         self._ids = count(1)
         self._generations: dict[int, Generation] = {}
-        self._opened: dict[int, Open] = {}
+        self._opened: dict[int, Open] = {}  # what may have to be sent again
 
     async def start(self) -> None:
         """Starts the stages."""
@@ -190,9 +190,11 @@ class Hub:
                 log.error("the %s said %s, which nobody awaits", stage, type(message).__name__)
 
     def _refused(self, generation: Generation, message: Refused) -> None:
-        """A reference is sent again with its segment; everything else is a fault of ours."""
-        opened = self._opened[generation.id]
-        if message.reason == "reference" and self.references.send_again(opened.reference):
+        """A reference is sent again with its segment, once; everything else is a fault of ours."""
+        if generation.unreleased:  # it was dropped meanwhile
+            return
+        opened = self._opened.pop(generation.id, None)
+        if opened and message.reason == "reference" and self.references.send_again(opened.reference):
             self.stages.send("talker", opened)
             return
         detail = f"refused ({message.reason}): {message.detail}"

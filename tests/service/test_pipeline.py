@@ -22,7 +22,7 @@ from talkwire_pipeline.errors import (
     UnavailableError,
 )
 from talkwire_pipeline.fakes import FakeStages
-from talkwire_pipeline.messages import Abort, Credit, Open, PutReference
+from talkwire_pipeline.messages import Abort, Credit, Message, Open, PutReference, StageName
 from talkwire_pipeline.pipeline import Pipeline, Utterance, UtteranceRequest
 from talkwire_pipeline.sampling import SamplingChoice
 
@@ -415,6 +415,35 @@ async def test_a_reference_that_the_talker_lost_is_sent_again(make: Make) -> Non
     stages.forget_references()
     ended(await speak(pipeline.open(voice=voice), "Hello again."), events.Finished)
     assert len(stages.sent(PutReference)) == 2
+    voice.close()
+
+
+async def test_a_reference_that_the_talker_cannot_keep_fails_its_utterance(make: Make) -> None:
+    pipeline, stages = await make("text.continuity=anchor")
+    voice = pipeline.stream_voice()
+    await speak(pipeline.open(voice=voice), "The birch canoe slid on the smooth planks.")
+    send = stages.send
+
+    def lossy(stage: StageName, message: Message) -> None:
+        send(stage, message)
+        stages.forget_references()
+
+    stages.send = lossy  # type: ignore[method-assign]
+    assert isinstance(ended(await speak(pipeline.open(voice=voice), "Hello."), events.Failed).error, InternalError)
+    stages.send = send  # type: ignore[method-assign]
+    voice.close()
+
+
+async def test_a_refused_segment_that_was_dropped_meanwhile_is_not_opened_again(make: Make) -> None:
+    pipeline, stages = await make("text.continuity=anchor")
+    voice = pipeline.stream_voice()
+    await speak(pipeline.open(voice=voice), "The birch canoe slid on the smooth planks.")
+    utterance = pipeline.open(voice=voice)
+    stages.forget_references()
+    utterance.push("Hello.")
+    utterance.end()
+    await utterance.abort()
+    assert len(stages.sent(Open)) == 2
     voice.close()
 
 
