@@ -69,11 +69,16 @@ class Statistics:
     real_time_factor: float
 
 
+FinishReason = Literal["complete", "cap", "loop", "max_audio"]
+"""Why an utterance finished: the model ended every segment itself; a segment ran into its cap; one went in circles;
+the utterance became as long as one may be, and the rest of its text was not spoken."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """End event: all is spoken; `cap` where a segment was cut at its cap."""
+    """End event: all is spoken."""
 
-    reason: Literal["complete", "cap"]
+    reason: FinishReason
     statistics: Statistics
 
 

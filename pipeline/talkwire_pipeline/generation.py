@@ -12,11 +12,13 @@ import numpy.typing as npt
 
 from talkwire_pipeline.geometry import SAMPLES_PER_FRAME
 from talkwire_pipeline.messages import StageName
+from talkwire_pipeline.text.normalize.spans import Normalized
 from talkwire_pipeline.text.segmenter import Segment
 
 if TYPE_CHECKING:
     from talkwire_pipeline.utterance import Utterance
 
+_NOTHING = Normalized("", ())
 STAGES: tuple[StageName, StageName] = ("talker", "codec")
 """Both stages."""
 
@@ -29,7 +31,7 @@ class Generation:
         utterance: whose it is.
         segment: what is spoken.
         id: number of the generation; 0 until it is opened.
-        text: what the model reads; empty until it is opened.
+        body: what the model reads, and where it came from; empty until it is opened.
         audio: chunks that came and wait for earlier segments: [S] float32 each.
         received: samples that came.
         taken: samples that the caller took.
@@ -43,7 +45,7 @@ class Generation:
     utterance: Utterance
     segment: Segment
     id: int = 0
-    text: str = ""
+    body: Normalized = _NOTHING
     audio: deque[npt.NDArray[np.float32]] = field(default_factory=deque)
     received: int = 0
     taken: int = 0

@@ -11,6 +11,7 @@ from itertools import count
 import msgspec
 import numpy as np
 
+from talkwire_pipeline.delay import DELAY
 from talkwire_pipeline.deploy.schema import Deploy
 from talkwire_pipeline.dispatch import Dispatcher
 from talkwire_pipeline.errors import InternalError, InvalidArgumentError, UnavailableError
@@ -82,7 +83,7 @@ class Hub:
     @property
     def credit_samples(self) -> int:
         """Samples that may be decoded ahead of what a caller has taken."""
-        return int(self.deploy.server.credit_s * SAMPLE_RATE_HZ)
+        return int(self.deploy.server.max_buffered_audio_s * SAMPLE_RATE_HZ)
 
     def unavailable(self) -> UnavailableError:
         """Why the pipeline is not ready."""
@@ -116,7 +117,7 @@ class Hub:
             self.references.ensure(reference)
         message = self._open_message(generation.utterance, prepared, reference, number)
         generation.id = message.generation
-        generation.text = prepared.body.text
+        generation.body = prepared.body
         generation.holds_slot = True
         self._generations[generation.id] = generation
         self._opened[generation.id] = message
@@ -141,7 +142,7 @@ class Hub:
             reference=reference.id if reference else 0,
             reference_at=prepared.prompt.reference_at,
             sampling=msgspec.structs.replace(utterance.sampling, seed=seed),
-            max_rows=prepared.max_rows,
+            max_rows=min(prepared.max_rows, utterance.frames_left + DELAY),
             priority=utterance.request.priority,
             geometry=utterance.geometry,
             credit_samples=self.credit_samples,

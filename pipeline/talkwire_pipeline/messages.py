@@ -18,8 +18,8 @@ from talkwire_pipeline.sampling import Sampling
 
 Codes = npt.NDArray[np.int16]
 """Code rows or frames: [T, 8] int16."""
-EndReason = Literal["eos", "cap", "abort"]
-"""Why a generation's rows ended: the model said so, the cap was reached, or it was dropped."""
+EndReason = Literal["eos", "cap", "loop", "abort"]
+"""Why a generation's rows ended: the model said so, the cap was reached, they went in circles, or it was dropped."""
 StageName = Literal["talker", "codec"]
 
 

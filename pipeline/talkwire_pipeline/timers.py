@@ -12,6 +12,10 @@ class Timers:
     def __init__(self) -> None:
         self._handles: dict[str, asyncio.TimerHandle] = {}
 
+    def __contains__(self, name: str) -> bool:
+        """Whether it was set, and not cancelled since."""
+        return name in self._handles
+
     def set(self, name: str, delay_s: float, call: Callable[[], None]) -> None:
         """Calls `call` once, after `delay_s`."""
         self.cancel(name)

@@ -11,12 +11,14 @@ class Transcript:
     Attributes:
         length: characters so far.
         spans: the segments whose place is known, in order, without gaps in time.
+        words: the words of those that have some, in order.
     """
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self.length = 0
         self.spans: list[Span] = []
+        self.words: list[Span] = []
 
     def append(self, text: str) -> None:
         """More text."""
@@ -43,22 +45,11 @@ class Transcript:
     def split(self, played_samples: int) -> tuple[str, str]:
         """What a caller who played so many samples has heard, and the rest; together they are the text.
 
-        Inside a segment the place is estimated from the share that was played, at the last border of a word.
+        Inside a segment a word is heard when all of it was played, by its estimated place.
         """
         text = self.text
-        heard = 0
-        for span in self.spans:
-            if played_samples >= span.end_sample:
-                heard = span.text_end
-            elif played_samples > span.start_sample:
-                share = (played_samples - span.start_sample) / (span.end_sample - span.start_sample)
-                heard = _word_border(text, span.text_start, span.text_end, share)
+        ends = (span.text_end for span in (*self.spans, *self.words) if span.end_sample <= played_samples)
+        heard = max(ends, default=0) if played_samples > 0 else 0
+        while 0 < heard < len(text) and text[heard].isspace():
+            heard += 1
         return text[:heard], text[heard:]
-
-
-def _word_border(text: str, start: int, end: int, share: float) -> int:
-    """The last border of a word in the first `share` of `text[start:end]`."""
-    place = start + int((end - start) * share)
-    while place > start and not text[place - 1].isspace():
-        place -= 1
-    return place

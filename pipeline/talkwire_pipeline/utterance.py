@@ -11,40 +11,36 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from talkwire_pipeline.errors import InvalidArgumentError, TalkwireError, TimedOutError
+from talkwire_pipeline.errors import InvalidArgumentError, ResourceExhaustedError, TalkwireError, TimedOutError
 from talkwire_pipeline.events import (
-    END_EVENTS,
     Aborted,
     Audio,
     Event,
     Failed,
     Finished,
+    FinishReason,
     Flushed,
     Span,
     Started,
     Timing,
 )
 from talkwire_pipeline.generation import Generation
-from talkwire_pipeline.geometry import SAMPLES_PER_FRAME, Geometry
+from talkwire_pipeline.geometry import FRAME_RATE_HZ, SAMPLES_PER_FRAME, Geometry
 from talkwire_pipeline.host import Host
 from talkwire_pipeline.messages import TalkerDone
-from talkwire_pipeline.player import Player
+from talkwire_pipeline.outlet import Outlet, listen
 from talkwire_pipeline.request import UtteranceRequest
 from talkwire_pipeline.sampling import Sampling
-from talkwire_pipeline.stopwatch import Stopwatch
 from talkwire_pipeline.text.segmenter import Segment
 from talkwire_pipeline.timers import Timers
 from talkwire_pipeline.transcript import Transcript
 from talkwire_pipeline.voice import StreamVoice
+from talkwire_pipeline.words import word_spans
 
 log = logging.getLogger(__name__)
 
 RELEASE_TIMEOUT_S = 1.0
 """An abort is answered after so long even if a stage has not said that it let go."""
-
-
-def _nobody() -> None:
-    """Nobody listens."""
 
 
 class Utterance:
@@ -58,7 +54,6 @@ class Utterance:
         request: what was asked for.
         sampling: the values in force, the seed included.
         geometry: the shape in force.
-        on_event: called whenever `take` may have something.
         running: whether a segment has been opened.
     """
 
@@ -75,7 +70,6 @@ class Utterance:
         self.request = request
         self.sampling = sampling
         self.geometry = geometry
-        self.on_event: Callable[[], None] = _nobody
         self.running = False
         self._host = host
         self._voice = voice
@@ -84,7 +78,6 @@ class Utterance:
         self._text = Transcript()
         self._segments: deque[Segment] = deque()  # cut, and not on their way
         self._parts: deque[Generation] = deque()  # on their way, in order; the first one's audio goes out
-        self._unpaid: deque[tuple[Generation, int]] = deque()  # samples taken as events, not yet credited
         self._flushes: deque[int] = deque()
         self._cut = 0
         self._spoken = 0
@@ -93,15 +86,13 @@ class Utterance:
         self._emitted = 0
         self._text_over = False
         self._complete = False  # all is emitted; what is left is to take it
-        self._capped = False
+        self._reason: FinishReason = "complete"
         self._muted = False
         self._end: Event | None = None
         self._abort: asyncio.Task[Aborted] | None = None
-        self._events: deque[tuple[Event, Generation | None]] = deque()
-        self._player = Player()
-        self._watch = Stopwatch()
+        self._outlet = Outlet()
         self._timers = Timers()
-        self._emit(Started(server_id, sampling.seed, geometry, host.deploy.stages.talker.model_runner))
+        self._outlet.emit(Started(server_id, sampling.seed, geometry, host.deploy.stages.talker.model_runner))
         limit_s = request.timeout_s or host.deploy.server.utterance_timeout_s
         self._timers.set("timeout_s", limit_s, lambda: self._time_out("timeout_s", limit_s))
 
@@ -129,7 +120,7 @@ class Utterance:
 
     def _hear(self) -> None:
         """Speakable text came."""
-        if self._watch.hear() and (limit_s := self.request.first_audio_timeout_s) is not None:
+        if self._outlet.watch.hear() and (limit_s := self.request.first_audio_timeout_s) is not None:
             self._timers.set("first_audio", limit_s, lambda: self._time_out("first_audio_timeout_s", limit_s))
 
     def flush(self) -> None:
@@ -159,61 +150,53 @@ class Utterance:
         an utterance that is over stays as it is, and the answer is what it would have been.
         """
         if self._abort is None:
-            played = self._player.taken if played_samples is None else played_samples
+            played = self._outlet.player.taken if played_samples is None else played_samples
             generations = self._mute()
             self._abort = asyncio.get_running_loop().create_task(self._finish_abort(played, generations))
         return self._abort
 
     # ---- the caller's side: events out
 
+    @property
+    def on_event(self) -> Callable[[], None]:
+        """Called whenever `take` may have something."""
+        return self._outlet.on_event
+
+    @on_event.setter
+    def on_event(self, call: Callable[[], None]) -> None:
+        self._outlet.on_event = call
+
     def take(self) -> Event | None:
         """The next event; None: there is none now.
 
         `Finished` is made when it is taken: until then the utterance can be aborted, and its figures are known.
         """
-        if not self._events and self._complete and not self._muted:
+        if not self._outlet and self._complete and not self._muted:
             self._finish()
-        if not self._events:
-            return None
-        event, generation = self._events.popleft()
-        if isinstance(event, Audio) and generation is not None:
-            self._take_audio(event, generation)
+        event = self._outlet.take()
+        if isinstance(event, Audio):
+            self._timers.cancel("first_audio")
         return event
-
-    def _take_audio(self, event: Audio, generation: Generation) -> None:
-        self._timers.cancel("first_audio")
-        self._watch.speak(len(event.samples))
-        self._player.take(len(event.samples), time.monotonic_ns())
-        self._unpaid.append((generation, len(event.samples)))
 
     def credit(self, samples: int) -> None:
         """The caller is done with so many samples of the audio it took: as much more may be decoded."""
-        while samples > 0 and self._unpaid:
-            generation, owed = self._unpaid.popleft()
-            paid = min(owed, samples)
-            samples -= paid
-            if paid < owed:
-                self._unpaid.appendleft((generation, owed - paid))
+        for generation, paid in self._outlet.credit(samples):
             self._host.credit(generation, paid)
+        self._timers.cancel("reader")
+        self._watch_reader()
         self._advance()
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """All events up to the end event; leaving early aborts the utterance."""
-        ready = asyncio.Event()
-        self.on_event = ready.set
-        try:
-            while True:
-                ready.clear()
-                while (event := self.take()) is not None:
-                    yield event
-                    if isinstance(event, Audio):
-                        self.credit(len(event.samples))
-                    if isinstance(event, END_EVENTS):
-                        return
-                await ready.wait()
-        finally:
-            if self._end is None:
-                self.abort()
+    def _watch_reader(self) -> None:
+        """A caller that has audio to take must take some of it now and then."""
+        if self._outlet.owed and not self._muted and "reader" not in self._timers:
+            limit_s = self._host.deploy.server.slow_reader_timeout_s
+            text = f"for {limit_s:g} s nothing of the audio that waits was taken: read faster, or abort"
+            error = ResourceExhaustedError(text, reason="SLOW_READER")
+            self._timers.set("reader", limit_s, lambda: self.fail(error))
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """All events up to the end event, with their credit; leaving early aborts the utterance."""
+        return listen(self)
 
     # ---- segments to the talker
 
@@ -233,7 +216,7 @@ class Utterance:
         """Lets the next segment wait for a slot, if the one before has left the talker and the caller keeps up."""
         if self._muted or (self._parts and self._parts[-1].samples is None):
             return
-        if self._player.outstanding > self._host.credit_samples // 2:
+        if self._outlet.player.outstanding > self._host.credit_samples // 2:
             return
         while self._segments:
             segment = self._segments.popleft()
@@ -256,7 +239,7 @@ class Utterance:
     def dry_ns(self) -> int:
         """When the player runs dry without the next segment; 0: nothing is playing."""
         coming = sum(part.coming for part in self._parts)
-        return self._player.dry_ns(time.monotonic_ns(), coming)
+        return self._outlet.player.dry_ns(time.monotonic_ns(), coming)
 
     def open_generation(self, generation: Generation) -> bool:
         """A slot is free for it. False: it needs none, since it is silent, or could not be opened and has failed."""
@@ -286,12 +269,30 @@ class Utterance:
         """All rows of a segment are made: its place in the audio is known, and the next one may follow."""
         if self._muted:
             return
-        self._capped |= message.reason == "cap"
         if message.reason == "eos":
-            self._voice.spoken(self._continuity, message.codes, generation.text)
-        self._emit(Timing((self._place(generation, len(message.codes)),)))
+            self._voice.spoken(self._continuity, message.codes, generation.body.text)
+        elif message.reason != "abort":
+            self._reason = message.reason
+        span = self._place(generation, len(message.codes))
+        words = word_spans(generation.segment, generation.body, span.start_sample, span.end_sample)
+        self._text.words.extend(words)
+        self._outlet.emit(Timing((span, *words)))
+        self._check_length()
         self._advance()
         self._settle()
+
+    def _check_length(self) -> None:
+        """What the utterance may take in all is spoken: the rest of its text is not."""
+        if not self.frames_left:
+            self._reason = "max_audio"
+            self._segments.clear()
+            self._text_over = True
+
+    @property
+    def frames_left(self) -> int:
+        """How many frames the utterance may still take."""
+        limit = int(self._host.deploy.text.max_audio_s * FRAME_RATE_HZ)
+        return max(limit - self._text.end_sample // SAMPLES_PER_FRAME, 0)
 
     def audio(self, generation: Generation, samples: npt.NDArray[np.float32]) -> None:
         """A chunk of a segment: [S] float32, the receiver's own."""
@@ -299,8 +300,9 @@ class Utterance:
         self._generated += len(samples)
         if self._muted:
             return
-        self._player.received += len(samples)
-        self._watch.generate()
+        self._outlet.player.received += len(samples)
+        self._outlet.watch.generate()
+        self._watch_reader()
         generation.audio.append(samples)
         self._settle()
 
@@ -325,27 +327,23 @@ class Utterance:
             self._parts.popleft()
         if self._text_over and not self._segments:
             self._complete = True
-            self.on_event()
+            self._outlet.on_event()
 
     def _answer_flushes(self) -> None:
         done = self._cut - len(self._segments) - len(self._parts)
         while self._flushes and self._flushes[0] <= done:
-            self._emit(Flushed(self._flushes.popleft(), self._emitted))
+            self._outlet.emit(Flushed(self._flushes.popleft(), self._emitted))
 
     def _emit_audio(self, part: Generation, samples: npt.NDArray[np.float32]) -> None:
         event = Audio(self._emitted, samples)
         self._emitted += len(samples)
-        self._emit(event, part)
-
-    def _emit(self, event: Event, generation: Generation | None = None) -> None:
-        self._events.append((event, generation))
-        self.on_event()
+        self._outlet.emit(event, part)
 
     # ---- ends
 
     def _finish(self) -> None:
-        statistics = self._watch.statistics(self._emitted, self._spoken, self._text.length)
-        self._over(Finished("cap" if self._capped else "complete", statistics))
+        statistics = self._outlet.watch.statistics(self._emitted, self._spoken, self._text.length)
+        self._over(Finished(self._reason, statistics))
 
     def fail(self, error: TalkwireError) -> None:
         """Ends it with an error; a no-op for one that is over. What it holds is let go behind the answer."""
@@ -358,7 +356,7 @@ class Utterance:
         self._end = event
         self._muted = True
         self._timers.cancel_all()
-        self._emit(event)
+        self._outlet.emit(event)
         self._host.left(self)
 
     def _mute(self) -> list[Generation]:
@@ -368,7 +366,7 @@ class Utterance:
         self._muted = True
         self._timers.cancel_all()
         self._segments.clear()
-        self._events = deque(item for item in self._events if isinstance(item[0], Started))
+        self._outlet.drop()
         return [part for part in self._parts if self._host.abort(part)]
 
     async def _finish_abort(self, played: int, generations: list[Generation]) -> Aborted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, make_wsgi_app
 
@@ -19,7 +19,7 @@ _TTFA_S = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10)
 _FACTOR = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1, 1.5, 2, 5)
 _PAYLOAD_S = (0.04, 0.08, 0.16, 0.24, 0.32, 0.48, 0.64, 1, 2, 5)
 _ABORT_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
-_ENDS = ("complete", "cap", "aborted", "failed", "disconnected")
+_ENDS = (*get_args(events.FinishReason), "aborted", "failed", "disconnected")
 
 
 class Metrics:

@@ -16,7 +16,12 @@ from talkwire_pipeline.sampling import SamplingChoice
 from talkwire_server.audio import SAMPLE_RATES_HZ, Format
 from talkwire_server.requests import ENCODINGS, GEOMETRY_FIELDS, PRESET_NAMES
 
-_REASONS = {"complete": pb.FINISH_REASON_COMPLETE, "cap": pb.FINISH_REASON_CAP}
+_REASONS: dict[events.FinishReason, pb.FinishReason.ValueType] = {
+    "complete": pb.FINISH_REASON_COMPLETE,
+    "cap": pb.FINISH_REASON_CAP,
+    "loop": pb.FINISH_REASON_LOOP,
+    "max_audio": pb.FINISH_REASON_MAX_AUDIO,
+}
 _KINDS = {"segment": pb.SPAN_KIND_SEGMENT, "word": pb.SPAN_KIND_WORD}
 _PRESETS = {name: number for number, name in PRESET_NAMES.items()}
 _ENCODINGS = {name: number for number, name in ENCODINGS.items()}

@@ -48,7 +48,7 @@ async def test_abort_while_speaking_drops_the_rest(served: Any) -> None:
 
 async def test_abort_drops_what_is_generated_but_not_taken(serve: Callable[..., Awaitable[Any]]) -> None:
     stages = FakeStages(frames=lambda _prompt: 5_000, max_model_len=20_000)
-    long = ("text.cap.base_s=300", "talker.max_model_len=20000", "server.credit_s=600")
+    long = ("text.cap.base_s=300", "talker.max_model_len=20000", "server.max_buffered_audio_s=600")
     served = await serve(*long, stages=stages, channel=(("grpc.http2.bdp_probe", 0),))
     caller = served.converse()
     await caller.speak("u", TEXT)
@@ -147,7 +147,7 @@ async def test_a_caller_who_stops_reading_and_goes_away_frees_everything_without
     serve: Callable[..., Awaitable[Any]], caplog: pytest.LogCaptureFixture, rpc: str
 ) -> None:
     stages = FakeStages(frames=lambda _prompt: 5_000, max_model_len=20_000)
-    long = ("text.cap.base_s=300", "talker.max_model_len=20000", "server.credit_s=2")
+    long = ("text.cap.base_s=300", "talker.max_model_len=20000", "server.max_buffered_audio_s=2")
     served = await serve(*long, stages=stages, channel=(("grpc.http2.bdp_probe", 0),))
     if rpc == "Converse":
         caller = served.converse()

@@ -29,7 +29,7 @@ def details(status: status_pb2.Status) -> tuple[str, bool]:
 
 async def test_two_utterances_take_turns(serve: Callable[..., Awaitable[Any]]) -> None:
     stages = FakeStages(frames=lambda _prompt: 500, max_model_len=20_000)
-    served = await serve(*LONG, "server.credit_s=60", stages=stages, channel=SMALL_WINDOW)
+    served = await serve(*LONG, "server.max_buffered_audio_s=60", stages=stages, channel=SMALL_WINDOW)
     stages.hold()
     caller = served.converse()
     for name in ("a", "b"):
@@ -49,7 +49,7 @@ async def test_two_utterances_take_turns(serve: Callable[..., Awaitable[Any]]) -
 async def test_a_reader_who_stops_is_held_back(serve: Callable[..., Awaitable[Any]]) -> None:
     frames = 5_000  # 200 s of audio, 9.6 MB
     stages = FakeStages(frames=lambda _prompt: frames, max_model_len=20_000)
-    served = await serve(*LONG, "server.credit_s=2", stages=stages, channel=SMALL_WINDOW)
+    served = await serve(*LONG, "server.max_buffered_audio_s=2", stages=stages, channel=SMALL_WINDOW)
     caller = served.converse()
     await caller.speak("u", TEXT)
     await caller.until("audio")
@@ -66,7 +66,7 @@ async def test_a_reader_who_stops_is_held_back(serve: Callable[..., Awaitable[An
 
 async def test_a_stopped_reader_does_not_hold_up_another_stream(serve: Callable[..., Awaitable[Any]]) -> None:
     stages = FakeStages(frames=lambda _prompt: 1_000, max_model_len=20_000)
-    served = await serve(*LONG, "server.credit_s=1", stages=stages, channel=SMALL_WINDOW)
+    served = await serve(*LONG, "server.max_buffered_audio_s=1", stages=stages, channel=SMALL_WINDOW)
     stopped, other = served.converse(), served.converse()
     await stopped.speak("u", TEXT)
     await stopped.until("audio")

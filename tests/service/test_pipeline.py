@@ -85,6 +85,10 @@ def audio(got: list[events.Event]) -> np.ndarray[Any, Any]:
     return whole
 
 
+def timed(got: list[events.Event]) -> list[events.Span]:
+    return [span for event in got if isinstance(event, events.Timing) for span in event.spans]
+
+
 def ended(got: list[events.Event], kind: type[Any]) -> Any:
     """The end event: the last one, and the only one."""
     assert sum(isinstance(event, events.END_EVENTS) for event in got) == 1
@@ -107,12 +111,16 @@ async def test_an_utterance_starts_speaks_and_finishes(make: Make) -> None:
 async def test_segments_follow_each_other_without_a_gap_and_timings_cover_text_and_audio(make: Make) -> None:
     pipeline, stages = await make()
     got = await speak(pipeline.open(), LONG)
-    spans = [span for event in got if isinstance(event, events.Timing) for span in event.spans]
+    spans = [span for span in timed(got) if span.kind == "segment"]
     assert len(spans) == len(stages.sent(Open)) > 2
     assert "".join(LONG[span.text_start : span.text_end] for span in spans) == LONG
     assert spans[0].start_sample == 0
     assert all(one.end_sample == two.start_sample for one, two in pairwise(spans))
     assert spans[-1].end_sample == len(audio(got))
+    words = [span for span in timed(got) if span.kind == "word"]
+    assert [LONG[span.text_start : span.text_end] for span in words] == LONG.split()
+    assert all(one.end_sample <= two.start_sample for one, two in pairwise(words))
+    assert not any(span.exact for span in words)
 
 
 async def test_audio_does_not_depend_on_how_the_text_came(make: Make) -> None:
@@ -144,7 +152,7 @@ async def test_flushed_follows_the_last_audio_of_the_text_before_it(make: Make) 
     flushed = next(event for event in got if isinstance(event, events.Flushed))
     before = got[: got.index(flushed)]
     assert flushed.end_sample == len(audio(before))
-    spans = [span for event in before if isinstance(event, events.Timing) for span in event.spans]
+    spans = [span for span in timed(before) if span.kind == "segment"]
     assert spans[-1].text_end == len("First part")
     assert spans[-1].end_sample == flushed.end_sample
 
@@ -336,7 +344,7 @@ async def test_requests_that_cannot_be_are_refused(make: Make, request_: Utteran
 
 
 async def test_a_reader_that_takes_nothing_holds_back_codec_and_queue(make: Make) -> None:
-    pipeline, stages = await make("server.credit_s=1")
+    pipeline, stages = await make("server.max_buffered_audio_s=1")
     utterance = pipeline.open()
     utterance.push(LONG * 4)
     utterance.end()
@@ -376,6 +384,30 @@ async def test_the_idle_timer_cuts_what_has_paused(make: Make) -> None:
     await until(lambda: bool(stages.sent(Open)))
     ended(await speak(utterance, "and ends."), events.Finished)
     assert len(stages.sent(Open)) == 2
+
+
+async def test_an_utterance_that_is_long_enough_leaves_the_rest_unspoken(make: Make) -> None:
+    pipeline, stages = await make("text.max_audio_s=4")
+    utterance = pipeline.open()
+    utterance.push(LONG)
+    utterance.flush()
+    got = await speak(utterance)
+    assert ended(got, events.Finished).reason == "max_audio"
+    assert len(audio(got)) == 4 * 24_000
+    assert len(stages.sent(Open)) < 3
+    assert sum(isinstance(event, events.Flushed) for event in got) == 1
+
+
+async def test_a_reader_that_takes_nothing_for_too_long_fails_alone(make: Make) -> None:
+    pipeline, _ = await make("server.slow_reader_timeout_s=0.02")
+    stopped, lively = pipeline.open(), pipeline.open()
+    for utterance in (stopped, lively):
+        utterance.push(LONG)
+        utterance.end()
+    ended([event async for event in lively], events.Finished)
+    await until(lambda: pipeline.live == 0)
+    error = ended([event async for event in stopped], events.Failed).error
+    assert (error.reason, type(error)) == ("SLOW_READER", ResourceExhaustedError)
 
 
 # ---- the voice

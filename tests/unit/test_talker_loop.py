@@ -194,6 +194,20 @@ def test_the_cap_ends_a_generation(rows: int, reason: str) -> None:
     assert talker.to_codec[-1] == End(generation=1, reason=reason)  # type: ignore[arg-type]
 
 
+def test_a_generation_that_goes_in_circles_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("talkwire_pipeline.talker.loop.CHECK_ROWS", 5)
+    monkeypatch.setattr("talkwire_pipeline.talker.repeats.REPEATED_ROWS", 10)
+    monkeypatch.setattr(f"{__name__}.said", lambda end, row: [7, *range(1, 8)])
+    talker = Talker()
+    talker.open(1, end=60, max_rows=50)
+    talker.run()
+    done = talker.to_server[-1]
+    assert isinstance(done, TalkerDone)
+    assert (done.reason, done.rows) == ("loop", 20)  # 8 rows of the delay pattern, 11 alike, looked at every 5
+    assert talker.kinds()[-1] == ("End", 1)
+    assert not talker.runner.speaking
+
+
 def test_all_rows_of_a_step_go_in_one_message() -> None:
     talker = Talker()
     for generation in (1, 2, 3):

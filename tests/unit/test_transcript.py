@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from talkwire_pipeline.events import Span
 from talkwire_pipeline.transcript import Transcript
 
 
@@ -22,11 +23,18 @@ def test_whole_segments_are_heard_at_their_end() -> None:
     assert transcript.split(0) == ("", "One two. Three four.")
 
 
-def test_inside_a_segment_the_last_border_of_a_word_counts() -> None:
+def test_inside_a_segment_the_words_that_were_played_are_heard() -> None:
     transcript = spoken(("One two three four. ", 24_000))
-    heard, rest = transcript.split(12_000)
-    assert heard == "One two "
-    assert heard + rest == transcript.text
+    ends = ((0, 3, 0, 5000), (4, 7, 5000, 11_000), (8, 13, 11_000, 17_000), (14, 19, 17_000, 24_000))
+    transcript.words += [Span(*word, "word", exact=False) for word in ends]
+    assert transcript.split(10_999) == ("One ", "two three four. ")
+    assert transcript.split(11_000) == ("One two ", "three four. ")
+    assert transcript.split(24_000) == ("One two three four. ", "")
+
+
+def test_blanks_alone_are_not_heard() -> None:
+    transcript = spoken((" One.", 960))
+    assert transcript.split(0) == ("", " One.")
 
 
 def test_text_without_audio_is_heard_with_what_is_before_it() -> None:

@@ -194,6 +194,10 @@ class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishRe
     """The model ended every segment by itself."""
     FINISH_REASON_CAP: _FinishReason.ValueType  # 2
     """At least one segment ran into its cap: the model did not end it in the time its text can take."""
+    FINISH_REASON_LOOP: _FinishReason.ValueType  # 3
+    """At least one segment went in circles and was ended."""
+    FINISH_REASON_MAX_AUDIO: _FinishReason.ValueType  # 4
+    """The utterance became as long as one may be; the rest of its text was not spoken."""
 
 class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
     """Why an utterance finished."""
@@ -204,6 +208,10 @@ FINISH_REASON_COMPLETE: FinishReason.ValueType  # 1
 """The model ended every segment by itself."""
 FINISH_REASON_CAP: FinishReason.ValueType  # 2
 """At least one segment ran into its cap: the model did not end it in the time its text can take."""
+FINISH_REASON_LOOP: FinishReason.ValueType  # 3
+"""At least one segment went in circles and was ended."""
+FINISH_REASON_MAX_AUDIO: FinishReason.ValueType  # 4
+"""The utterance became as long as one may be; the rest of its text was not spoken."""
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
 
 @_typing.final

@@ -140,6 +140,7 @@ class Text(_Section, frozen=True, kw_only=True):
         continuity: where a segment takes its voice from when the caller named none.
         max_reference_s: longest tail that is used as a reference.
         cap: weights of the cap.
+        max_audio_s: audio of one utterance; the text that is left then is not spoken.
     """
 
     max_utterance_chars: Count = 200_000
@@ -150,6 +151,7 @@ class Text(_Section, frozen=True, kw_only=True):
     continuity: Literal["anchor", "rolling", "off"] = "anchor"
     max_reference_s: Seconds = 20.0
     cap: CapWeights = CapWeights()
+    max_audio_s: Seconds = 3600.0
 
 
 class Server(_Section, frozen=True, kw_only=True):
@@ -162,7 +164,8 @@ class Server(_Section, frozen=True, kw_only=True):
         idle_timeout_s: a stream with no live utterance and no event for so long is ended.
         utterance_timeout_s: limit from start to end event where the request has none.
         max_message_bytes: a larger request message is refused by us (the transport's own limit is 16 MiB).
-        credit_s: seconds of audio that may be decoded ahead of what the caller has taken.
+        max_buffered_audio_s: audio that may be decoded ahead of what the caller has taken.
+        slow_reader_timeout_s: an utterance whose caller takes nothing of what waits for so long fails.
         drain_timeout_s: how long live utterances may still run after SIGTERM.
         metrics_port: HTTP port of `/metrics`; 0: any free one; unset: none.
     """
@@ -173,7 +176,8 @@ class Server(_Section, frozen=True, kw_only=True):
     idle_timeout_s: Seconds = 60.0
     utterance_timeout_s: Seconds = 600.0
     max_message_bytes: Annotated[int, msgspec.Meta(ge=1024, le=(16 << 20) - 1024)] = 4 << 20
-    credit_s: Seconds = 20.0
+    max_buffered_audio_s: Seconds = 10.0
+    slow_reader_timeout_s: Seconds = 60.0
     drain_timeout_s: Seconds = 20.0
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
 

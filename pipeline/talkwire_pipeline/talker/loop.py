@@ -36,6 +36,7 @@ from talkwire_pipeline.messages import (
 from talkwire_pipeline.talker.parameters import GenerationSpec
 from talkwire_pipeline.talker.prompt import check_open, engine_prompt
 from talkwire_pipeline.talker.references import ReferenceCache
+from talkwire_pipeline.talker.repeats import CHECK_ROWS, is_repeating
 from talkwire_pipeline.talker.runner import Runner
 from talkwire_pipeline.talker.state import RowBatch, TalkerState
 
@@ -241,6 +242,14 @@ class TalkerLoop:
         ended = last | (steps + 1 == self._max_rows[slots])
         for number, rows, eos in zip(numbers[ended].tolist(), (steps[ended] + 1).tolist(), last[ended], strict=True):
             self._finish(self._live[number], rows, "eos" if eos else "cap")
+        due = ~ended & ((steps + 1) % CHECK_ROWS == 0)
+        for number, rows in zip(numbers[due].tolist(), (steps[due] + 1).tolist(), strict=True):
+            self._end_circles(number, rows)
+
+    def _end_circles(self, number: int, rows: int) -> None:
+        generation = self._live.get(number)
+        if generation is not None and is_repeating(self._rows[generation.slot, :rows]):
+            self._finish(generation, rows, "loop")
 
     def _finish(self, generation: _Generation, rows: int, reason: EndReason) -> None:
         self._free(generation)
