@@ -1,7 +1,7 @@
-"""The connector between two processes: latency one way, throughput, CPU when idle.
+"""The connector between two processes: latency one way, throughput, CPU of the receiver.
 
-Run by `make bench`, or as `python benchmarks/bench_connector.py`. The sender is this process, the receiver one of its
-own, blocking in `poll` or called by an asyncio loop.
+Run by `make bench`, or as `python -m benchmarks.bench_connector`; takes about 25 s. The sender is this process, the
+receiver one of its own, blocking in `poll` or called by an asyncio loop. It looks at each message, not at its samples.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from talkwire_pipeline.connector.ring import Ring, RingFds
 from talkwire_pipeline.messages import Audio, Message, Rows, Stop
 
 READERS = ("blocking", "asyncio")
-PACES = ((1000, 5), (25, 8))  # messages a second, for so many seconds
+PACES = ((1000, 3), (25, 4))  # messages a second, for so many seconds
 CAPACITY_BYTES = 1 << 20
-IDLE_S = 3.0
+SETTLE_S, IDLE_S = 0.5, 1.5
 ROWS = Rows(generations=np.arange(8, dtype=np.uint64), codes=np.zeros((8, 8), np.int16))
 FLOODS = {
-    "rows of a step, batch 8": (ROWS, 100_000),
+    "rows of a step": (ROWS, 50_000),
     "audio, 1 s": (Audio(first_sample=0, samples=np.zeros(24_000, np.float32)), 10_000),
 }
 
@@ -49,7 +49,7 @@ class Meter:
     def report(self) -> None:
         latencies = self.latencies_us[len(self.latencies_us) // 20 : -1]  # without the warm-up and `Stop`
         p50, p99 = np.percentile(latencies or [0.0], (50, 99))
-        print(json.dumps({"p50": p50, "p99": p99, "end": time.monotonic()}))
+        print(json.dumps({"p50": p50, "p99": p99, "end": time.monotonic(), "cpu_s": time.process_time()}))
 
 
 def block(meter: Meter) -> None:
@@ -90,7 +90,8 @@ class Edge:
     def __init__(self, ring: Ring, process: subprocess.Popen[str]) -> None:
         self.sender = Sender(ring)
         self.process = process
-        self.report()
+        self.before = self.report()
+        self.start = time.monotonic()
         self.poll = select.poll()
         self.poll.register(self.sender.fileno, select.POLLIN)
 
@@ -104,8 +105,11 @@ class Edge:
             self.sender.acknowledge()
 
     def stop(self) -> dict[str, float]:
+        """What the receiver measured, and how long it took from the first message to the last."""
         self.send(Stop())
-        return self.report()
+        report = self.report()
+        took_s = report["end"] - self.start
+        return report | {"took_s": took_s, "cpu": (report["cpu_s"] - self.before["cpu_s"]) / took_s}
 
 
 @contextmanager
@@ -120,49 +124,47 @@ def edge(reader: str) -> Iterator[Edge]:
 
 def latency(reader: str, rate: int, duration_s: int) -> tuple[str, ...]:
     with edge(reader) as end:
-        start = time.monotonic()
         for number in range(rate * duration_s):
-            time.sleep(max(0.0, start + number / rate - time.monotonic()))
+            time.sleep(max(0.0, end.start + number / rate - time.monotonic()))
             end.send(ROWS)
         report = end.stop()
-    return reader, f"{rate}", f"{report['p50']:.0f}", f"{report['p99']:.0f}"
+    p50, p99 = (f"{report[name]:.0f}" for name in ("p50", "p99"))
+    return reader, "rows of a step", f"{rate}", "", p50, p99, f"{report['cpu']:.1%}"
 
 
 def throughput(reader: str, what: str) -> tuple[str, ...]:
     message, count = FLOODS[what]
     with edge(reader) as end:
-        start = time.monotonic()
         for _ in range(count):
             end.send(message)
-        took_s = end.stop()["end"] - start
-        counters = end.sender.counters
-    return reader, what, f"{count / took_s:.0f}", f"{counters.bytes / took_s / 2**20:.0f}", f"{counters.stalls}"
+        report = end.stop()
+        rate = count / report["took_s"]
+        mb = end.sender.counters.bytes / report["took_s"] / 1e6
+    return reader, what, f"{rate:.0f} (flat out)", f"{mb:.0f}", "", "", f"{report['cpu']:.0%}"
 
 
-def cpu_ms(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """Of a process so far, by its CPU clock: what clock_getcpuclockid(3) gives, which Python does not have."""
-    return time.clock_gettime_ns(~pid << 3 | 2) / 1e6
+    return time.clock_gettime_ns(~pid << 3 | 2) / 1e9
 
 
 def idle(reader: str) -> tuple[str, ...]:
     with edge(reader) as end:
-        time.sleep(1.0)  # it has settled down
-        before = cpu_ms(end.process.pid)
+        time.sleep(SETTLE_S)
+        before = cpu_s(end.process.pid)
         time.sleep(IDLE_S)
-        used = cpu_ms(end.process.pid) - before
+        used_s = cpu_s(end.process.pid) - before
         end.stop()
-    return reader, f"{used:.2f}", f"{IDLE_S:g}"
+    return reader, "none", "0", "", "", "", f"{used_s / IDLE_S:.2%}"
 
 
 def main() -> None:
-    print("one way, rows of a step")
-    rows = [latency(reader, *pace) for reader in READERS for pace in PACES]
-    print(table(("reader", "messages/s", "p50 us", "p99 us"), rows), flush=True)
-    print("\nas fast as it goes")
-    rows = [throughput(reader, what) for reader in READERS for what in FLOODS]
-    print(table(("reader", "messages", "messages/s", "MiB/s", "stalls"), rows), flush=True)
-    print("\nnothing to do")
-    print(table(("reader", "CPU ms", "in s"), [idle(reader) for reader in READERS]))
+    rows = []
+    for reader in READERS:
+        rows += [latency(reader, *pace) for pace in PACES]
+        rows += [throughput(reader, what) for what in FLOODS]
+        rows.append(idle(reader))
+    print(table(("reader", "messages", "a second", "MB/s", "p50 us", "p99 us", "CPU"), rows))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from support.rings import readable
-from talkwire_pipeline.connector import layout
+from talkwire_pipeline.connector import codec, layout
 from talkwire_pipeline.connector.edge import Receiver, Sender
 from talkwire_pipeline.connector.ring import Ring
 from talkwire_pipeline.errors import InternalError
@@ -89,16 +89,18 @@ def test_a_full_edge_refuses_and_wakes_its_sender_later(sender: Sender, receiver
     assert readable(sender.fileno)
     sender.acknowledge()
     assert not readable(sender.fileno)
-    assert sender.send(rows(1))
+    while sender.send(rows(1)):
+        assert sender.counters.stalls == 1
+    assert sender.counters.stalls == 2
 
 
 def test_the_largest_message_fits_and_a_larger_one_is_an_error(sender: Sender, receiver: Receiver) -> None:
-    samples = (sender.max_message_bytes - 100) // 4
-    assert sender.send(Audio(generation=1, first_sample=0, samples=np.ones(samples, np.float32)))
-    too_many = np.ones(sender.max_message_bytes // 4, np.float32)
-    expected = "codes: Audio of 2096 bytes is too large: .* capacity_bytes must be at least 4192"
+    fits = Audio(generation=1, first_sample=0, samples=np.ones(500, np.float32))
+    assert codec.encode(fits).size + layout.RECORD_HEADER_BYTES == sender.max_message_bytes == CAPACITY // 2
+    assert sender.send(fits)
+    expected = "codes: Audio of 2052 bytes is too large: .* capacity_bytes must be at least 4104"
     with pytest.raises(InternalError, match=expected) as caught:
-        sender.send(Audio(generation=2, first_sample=0, samples=too_many))
+        sender.send(Audio(generation=2, first_sample=0, samples=np.ones(501, np.float32)))
     assert caught.value.reason == "MESSAGE_TOO_LARGE"
     assert sender.send(Abort(generation=3))
     assert generations(receiver) == [1, 3]
@@ -161,8 +163,14 @@ def test_counters(sender: Sender, receiver: Receiver) -> None:
     list(receiver.receive())
     assert sender.counters.messages == receiver.counters.messages == 3
     assert sender.counters.bytes == receiver.counters.bytes > 3 * 20 * (8 + 16)
-    assert sender.counters.high_water_bytes == receiver.counters.high_water_bytes >= sender.counters.bytes
+    most = sender.counters.high_water_bytes
+    assert most == receiver.counters.high_water_bytes >= sender.counters.bytes
     assert receiver.counters.stalls == sender.counters.stalls == 0
+    assert sender.send(Abort(generation=4))
+    list(receiver.receive())
+    sender.acknowledge()
+    for counters in (sender.counters, receiver.counters):
+        assert counters.used_bytes < counters.high_water_bytes == most
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,12 @@ def test_who_is_behind_is_no_distance_ahead(start: int, step: int) -> None:
     assert layout.distance(start, (start + step) % POSITIONS, POSITIONS) == 0
 
 
+@given(positions, st.integers(0, POSITIONS // 2 - 1))
+def test_the_smaller_of_two_is_found_across_the_wrap(start: int, step: int) -> None:
+    ahead = (start + step) % POSITIONS
+    assert layout.at_most(ahead, start, POSITIONS) == layout.at_most(start, ahead, POSITIONS) == start
+
+
 @pytest.mark.parametrize(
     ("asked_bytes", "given_bytes"),
     [(1, mmap.PAGESIZE), (4096, 4096), (4097, 8192), (1 << 20, 1 << 20), ((1 << 20) + 1, 2 << 20)],

@@ -1,16 +1,17 @@
-"""A ring whose ends are killed at any system call and replaced."""
+"""A ring of which one end, at any system call of the other, looks at it or is replaced."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from support.fuse import Fuse, KilledError
 from support.rings import CAPACITY, check, content, drain, readable, settle, write
 from talkwire_pipeline.connector import layout
 from talkwire_pipeline.connector.ring import Ring, RingReader, RingWriter
@@ -21,49 +22,6 @@ def ring() -> Iterator[Ring]:
     ring = Ring.create(CAPACITY, "test")
     yield ring
     ring.close()
-
-
-class KilledError(BaseException):
-    """Where a process would have been killed."""
-
-
-def kill() -> None:
-    raise KilledError
-
-
-class Fuse:
-    """Does something, kills above all, before or after one of the coming system calls."""
-
-    def __init__(self) -> None:
-        self.patch = pytest.MonkeyPatch()
-        self.left = -1
-        self.act: Callable[[], None] = kill
-        for name in ("eventfd_read", "eventfd_write"):
-            self.patch.setattr(os, name, self._burning(getattr(os, name)))
-
-    def _burning(self, call: Callable[..., int]) -> Callable[..., int]:
-        def burning(*arguments: int) -> int:
-            self._burn()
-            try:
-                return call(*arguments)
-            finally:
-                self._burn()
-
-        return burning
-
-    def _burn(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.act()
-
-    @contextlib.contextmanager
-    def lit(self, length: int) -> Iterator[None]:
-        """Runs the block until the fuse is down; it may end before."""
-        self.left = length
-        try:
-            yield
-        finally:
-            self.left = -1
 
 
 @pytest.fixture
@@ -157,6 +115,27 @@ def test_a_record_that_is_sent_while_a_reader_discards_is_dropped_or_comes(ring:
     assert drain(reader) == list(range(dropped + 1, 4)), "without another look of the writer"
     assert write(writer, 4, 1)
     assert drain(reader) == [4]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_reader_that_looks_at_any_point_misses_nothing(ring: Ring, fuse: Fuse, point: int) -> None:
+    writer, reader = prepared(ring)
+    taken: list[int] = []
+    fuse.act = lambda: taken.extend(drain(reader))
+    with fuse.lit(point):
+        writer.commit(1, 10, 3)
+    assert taken + drain(reader) == [3]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_writer_that_looks_at_any_point_misses_no_space(ring: Ring, fuse: Fuse, point: int) -> None:
+    writer, reader = prepared(ring)
+    writer.commit(1, 10, 3)
+    fuse.act = writer.collect
+    with fuse.lit(point):
+        assert drain(reader) == [3]
+    writer.collect()
+    assert writer.used_bytes == 0
 
 
 def test_a_new_reader_is_woken_for_what_the_last_one_had_collected(ring: Ring) -> None:
@@ -256,6 +235,11 @@ class Deaths(RuleBasedStateMachine):
         self.reader.discard()
         self.writer_told = True
         self.next = self.committed + 1
+
+    @rule()
+    def signal_for_no_reason(self) -> None:
+        os.eventfd_write(self.ring.fds.data, 1)
+        os.eventfd_write(self.ring.fds.space, 8)
 
     @precondition(lambda self: self.reader_told)
     @rule()

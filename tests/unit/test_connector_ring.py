@@ -170,6 +170,7 @@ def test_cursors_wrap(ring: Ring) -> None:
     sequences = [(layout.COUNTS - 1 + n) % layout.COUNTS for n in range(100)]
     for sequence in sequences:
         assert write(writer, sequence, 40)
+        assert reader.used_bytes == layout.RECORD_HEADER_BYTES + 40
         assert drain(reader) == [sequence]
     settle(writer, reader)
     assert writer.used_bytes == reader.used_bytes == 0
@@ -182,6 +183,45 @@ def test_a_damaged_ring_is_an_error(ring: Ring) -> None:
     reader.collect()
     with pytest.raises(InternalError, match="test: the ring is damaged: record 7 comes after 0"):
         reader.take()
+
+
+@pytest.mark.parametrize("generation", [-1, 1 << 64])
+def test_a_record_that_cannot_be_committed_leaves_the_ring_as_it_was(ring: Ring, generation: int) -> None:
+    writer, reader = ring.writer(), ring.reader()
+    assert write(writer, 1, 8)
+    assert writer.reserve(8) is not None
+    with pytest.raises(ValueError, match="format 'Q'"):
+        writer.commit(kind=1, generation=generation, sent_ns=2)
+    assert write(writer, 2, 30)
+    assert drain(reader) == [1, 2]
+    writer.collect()
+    assert writer.used_bytes == 0
+
+
+def test_a_signal_too_many_does_no_harm_to_the_reader(ring: Ring) -> None:
+    writer, reader = ring.writer(), ring.reader()
+    for sequence in range(1, 4):
+        assert write(writer, sequence, 8)
+        os.eventfd_write(ring.fds.data, 2)
+        assert drain(reader) == [sequence]
+        os.eventfd_write(ring.fds.data, 1)
+        assert drain(reader) == []
+        reader.rearm()
+        assert not readable(reader.fileno)
+
+
+def test_more_space_than_was_freed_is_not_used(ring: Ring) -> None:
+    writer, reader = ring.writer(), ring.reader()
+    assert write(writer, 1, 8)
+    assert write(writer, 2, 8)
+    reader.collect()
+    first = reader.take()
+    assert first is not None
+    reader.release(first)
+    os.eventfd_write(ring.fds.space, 3)
+    writer.collect()
+    assert writer.used_bytes == reader.used_bytes == layout.RECORD_HEADER_BYTES + 8
+    assert drain(reader) == [2]
 
 
 # ---- descriptors
@@ -251,7 +291,15 @@ def foreign_file() -> int:
     return fd
 
 
-@pytest.mark.parametrize("memory", [empty_file, foreign_file])
+def longer_ring() -> int:
+    ring = Ring.create(CAPACITY)
+    fd = os.dup(ring.fds.memory)
+    ring.close()
+    os.ftruncate(fd, 3 * mmap.PAGESIZE)
+    return fd
+
+
+@pytest.mark.parametrize("memory", [empty_file, foreign_file, longer_ring])
 def test_what_is_no_ring_is_refused(memory: Callable[[], int], ring: Ring) -> None:
     fd = memory()
     with pytest.raises(InternalError, match=f"codes: descriptor {fd} holds no ring"):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from talkwire_pipeline.connector import layout
 from talkwire_pipeline.connector.tally import Tally
 
 MODULUS = 1000
@@ -46,6 +47,14 @@ def test_an_announcement_swallows_what_it_contains(tally: Tally) -> None:
     tally.announce(40)
     tally.announce(41)
     assert tally.follow(7) == (41, False)
+
+
+@pytest.mark.parametrize("modulus", [layout.COUNTS, layout.POSITIONS])
+def test_the_largest_total_fits_beside_the_flags(tally: Tally, modulus: int) -> None:
+    large = Tally(tally.fd, modulus)
+    large.announce(modulus - 1, hello=True)
+    large.nudge()
+    assert large.follow(7) == (modulus - 1, True)
 
 
 def test_hello_asks(tally: Tally) -> None:

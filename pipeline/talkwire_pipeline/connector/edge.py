@@ -144,17 +144,14 @@ class Receiver:
         """The messages that are there now, in order; none: nothing came. Never waits.
 
         The arrays of a message are read-only views, valid until the iterator goes on or is closed; then the space
-        goes back to the sender. What an iterator leaves when it is closed early comes with the next call, and
-        `fileno` says so. Raises `InternalError` for a message that cannot be read, which is dropped.
+        goes back to the sender. One iterator at a time; what it leaves when it is closed early comes with the next
+        call, and `fileno` says so. Raises `InternalError` for a message that cannot be read, which is dropped.
         """
         reader = self._reader
-        count = reader.collect()
+        reader.collect()  # once: a fast sender must not keep the caller from its other work
         self.counters.occupy(reader.used_bytes)
         try:
-            for _ in range(count):
-                record = reader.take()
-                if record is None:  # discarded meanwhile
-                    return
+            while record := reader.take():
                 try:
                     yield self._read(record)
                 finally:

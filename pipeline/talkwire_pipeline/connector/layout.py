@@ -56,6 +56,11 @@ def distance(later: int, earlier: int, modulus: int) -> int:
     return ahead if ahead < modulus // 2 else 0
 
 
+def at_most(value: int, limit: int, modulus: int) -> int:
+    """`value`, or `limit` if `value` is ahead of it."""
+    return limit if distance(value, limit, modulus) else value
+
+
 def filler_before(position: int, need: int, capacity: int) -> int:
     """Words to leave unused so that `need` words from there on lie together: 0, or all up to the data's end."""
     rest = capacity - position % capacity

@@ -3,7 +3,8 @@
 The writer stores the record, then its cursor, then adds 1 to the `data` tally; the reader takes only as many
 records as it has collected there. When it is done with one it stores its own cursor and adds the freed words to the
 `space` tally; the writer reuses only what it has collected there. So each side touches only memory that the kernel
-has handed over to it, on every CPU, and no wake-up is lost.
+has handed over to it, on every CPU, and no wake-up is lost. One too many does no harm: no total that is collected
+goes beyond the other side's cursor.
 
 Either process may be killed at any instruction and replaced by one that attaches to the same descriptors. It goes
 on from its own cursor; `tally` tells how the totals become right again. A record that was not finished is before no
@@ -145,7 +146,8 @@ class RingWriter:
         """Takes back the space that was freed."""
         freed, asked = self._space.follow(self._freed)
         if freed != self._freed:
-            self._freed = self._words[layout.FREED_AT] = freed
+            _, tail = layout.unpack_cursor(self._words[layout.TAIL_AT])
+            self._freed = self._words[layout.FREED_AT] = layout.at_most(freed, tail, POSITIONS)
         if asked:  # a new reader, which does not know how many signals the last one had read
             self._data.announce(self._count)
 
@@ -179,11 +181,12 @@ class RingWriter:
         """Makes the reserved record, whose payload is filled, visible. `kind` is not 0."""
         words = self._words
         at = self._index(self._start)
-        self._count = (self._count + 1) % COUNTS
+        count = (self._count + 1) % COUNTS
         words[at] = kind | self._payload_bytes << 32
         words[at + 1] = generation
-        words[at + 2] = self._count
+        words[at + 2] = count
         words[at + 3] = sent_ns
+        self._count = count  # only now: a number that is no word has left the ring as it was
         self._head = (self._start + RECORD_HEADER_WORDS + layout.words_of(self._payload_bytes)) % POSITIONS
         words[layout.HEAD_AT] = layout.pack_cursor(self._count, self._head)
         self._data.add(1)
@@ -238,7 +241,8 @@ class RingReader:
         """Reads the wake-up; returns `available`."""
         signalled, asked = self._data.follow(self._signalled)
         if signalled != self._signalled:
-            self._signalled = self._words[layout.SIGNALLED_AT] = signalled
+            count, _ = layout.unpack_cursor(self._words[layout.HEAD_AT])
+            self._signalled = self._words[layout.SIGNALLED_AT] = layout.at_most(signalled, count, COUNTS)
         if asked:  # a new writer, which does not know what the last one had taken back
             self._space.announce(self._tail)
         return self.available

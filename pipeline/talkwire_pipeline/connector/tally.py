@@ -10,7 +10,6 @@ small, never too large.
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 _AMOUNT = (1 << 48) - 1
@@ -58,6 +57,7 @@ class Tally:
         os.eventfd_write(self.fd, _NUDGE)
 
     def _take(self) -> int:
-        with contextlib.suppress(BlockingIOError):
+        try:
             return os.eventfd_read(self.fd)
-        return 0
+        except BlockingIOError:  # nothing was added
+            return 0
