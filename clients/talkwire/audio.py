@@ -35,8 +35,9 @@ class Speech:
         return len(self.audio) / (SAMPLE_BYTES * self.sample_rate_hz)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a WAV file."""
-        with wave.open(os.fspath(path), "wb") as file:
+        """Writes a WAV file. Raises `OSError` where it cannot."""
+        # Opened here: a `wave.Wave_write` whose file cannot be opened complains once more when it is collected.
+        with open(path, "wb") as out, wave.open(out) as file:
             file.setnchannels(1)
             file.setsampwidth(SAMPLE_BYTES)
             file.setframerate(self.sample_rate_hz)

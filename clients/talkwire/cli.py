@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         asyncio.run(command)
         return 0
     except TalkwireError as error:
-        print(f"talkwire: {error.message}{_advice(error)}", file=sys.stderr)
+        print(f"talkwire: {error.message}{_advice(error, arguments.target)}", file=sys.stderr)
         return exit_status(error)
     except OSError as error:
         print(f"talkwire: {error}", file=sys.stderr)
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="talkwire", description="Speaks text through a talkwire server.")
     top.add_argument("--version", action="version", version=f"talkwire {_version()}")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--target", default=DEFAULT_TARGET, help="host:port of the server (%(default)s)")
+    common.add_argument("--target", type=_target, default=DEFAULT_TARGET, help="host:port of the server (%(default)s)")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _say_options(commands.add_parser("say", parents=[common, _speech_options()], help="speak into WAV files"))
     _bench_options(commands.add_parser("bench", parents=[common, _speech_options()], help="measure a server"))
@@ -102,6 +102,12 @@ def _speech_options() -> argparse.ArgumentParser:
     return options
 
 
+def _target(text: str) -> str:
+    if ":" not in text:  # gRPC would take port 443
+        raise argparse.ArgumentTypeError(f"{text!r} has no port: give host:port")
+    return text
+
+
 def _count(text: str) -> int:
     number = int(text) if text.isdecimal() else 0
     if number < 1:
@@ -139,7 +145,7 @@ async def _health(arguments: argparse.Namespace) -> None:
         health = await client.health()
     print(health.name)
     if health is not Health.SERVING:
-        raise Unavailable(f"{arguments.target} is {health.name}")
+        raise Unavailable(f"{arguments.target} is {health.name}", reason=health.name)
 
 
 def _flat(value: object) -> str:
@@ -157,8 +163,12 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _advice(error: TalkwireError) -> str:
-    return "" if error.retry_after_s is None else f" (try again in {error.retry_after_s:g} s)"
+def _advice(error: TalkwireError, target: str) -> str:
+    if error.retry_after_s is not None:
+        return f" (try again in {error.retry_after_s:g} s)"
+    if isinstance(error, Unavailable) and not error.reason:  # a server of ours gives a reason: this is gRPC's own
+        return f" (is there a server at {target}? `talkwire-server serve` starts one)"
+    return ""
 
 
 if __name__ == "__main__":

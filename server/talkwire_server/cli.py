@@ -13,7 +13,7 @@ import yaml
 
 from talkwire_pipeline.deploy import Deploy, load
 from talkwire_pipeline.deploy.load import profiles
-from talkwire_pipeline.errors import DeployError, TalkwireError
+from talkwire_pipeline.errors import DeployError, InvalidArgumentError, TalkwireError
 from talkwire_server import logs
 from talkwire_server.version import version
 
@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command(options, load(options.profile, overrides=_overrides(options)))
     except TalkwireError as error:
         print(f"talkwire-server: {error.message}", file=sys.stderr)
-        return USAGE_ERROR if isinstance(error, DeployError) or error.reason == "PORT_IN_USE" else 1
+        usage = isinstance(error, DeployError | InvalidArgumentError) or error.reason == "PORT_IN_USE"
+        return USAGE_ERROR if usage else 1
     except OSError as error:
         print(f"talkwire-server: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -57,12 +58,14 @@ def _command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     run: Callable[[argparse.Namespace, Deploy], int],
-    text: str,
+    does: str,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=text)
+    parser = commands.add_parser(name, help=does, description=does)
     shipped = ", ".join(profiles())
-    parser.add_argument("--profile", default="demo", help=f"deploy file, or a shipped profile: {shipped}")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set a key of the deployment")
+    source = f"deploy file (.yaml), or a shipped profile: {shipped} (default: %(default)s)"
+    parser.add_argument("--profile", default="demo", help=source)
+    example = "set a key of the deployment, as talker.max_num_seqs=4; may be given again"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=example)
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-format", default="text", choices=("text", "json"))
     parser.set_defaults(command=run)
@@ -92,12 +95,22 @@ def _synthesize(options: argparse.Namespace, deploy: Deploy) -> int:
 
     from talkwire_server.offline import synthesize, table
 
-    texts = [line for line in options.texts.read_text(encoding="utf-8").splitlines() if line.strip()]
+    texts = _lines(options.texts)
     options.out.mkdir(parents=True, exist_ok=True)
     console = Console()
     spoken = asyncio.run(synthesize(deploy, texts, options.out, console))
     console.print(table(spoken))
     return 1 if any(each.fault for each in spoken) else 0
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        texts = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(f"--texts {path}", f"not UTF-8 at byte {error.start}") from error
+    if not texts:
+        raise InvalidArgumentError(f"--texts {path}", "no text in it")
+    return texts
 
 
 def _config(_options: argparse.Namespace, deploy: Deploy) -> int:

@@ -134,4 +134,4 @@ async def test_no_server_is_an_exit_status_of_its_own() -> None:
     for command in (("health",), ("say", "hello")):
         ran = await talkwire(*command, "--target", target)
         assert ran.status == 3
-        assert target in ran.err
+        assert f"is there a server at {target}?" in ran.err

@@ -78,6 +78,23 @@ def test_a_wrong_command_line_is_exit_code_2(
     assert word in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("data", "word"), [(b"\n  \n", "no text"), (b"Gr\xfc\xdfe", "byte 2")])
+def test_a_file_without_texts_starts_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, data: bytes, word: str
+) -> None:
+    (tmp_path / "texts.txt").write_bytes(data)
+    assert main(["synthesize", "--texts", str(tmp_path / "texts.txt"), "--out", str(tmp_path / "out")]) == 2
+    assert word in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_client_alone_says_what_the_server_needs() -> None:
+    code = "import sys; sys.modules['msgspec'] = None; from talkwire_server.entry import main; sys.exit(main())"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+    assert "msgspec is not installed; the extra talkwire[server]" in result.stderr
+
+
 async def test_offline_speaks_every_text_and_reports_the_one_that_fails(tmp_path: Path) -> None:
     texts = ["The first one.", "...", *["And another one."] * 10]
     screen = io.StringIO()

@@ -21,6 +21,11 @@ def test_a_wav_file_holds_the_samples(tmp_path: Path) -> None:
         assert file.readframes(9) == speech.audio
 
 
+def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Speech(b"", 16000, (), pb.Statistics(), capped=False).save(tmp_path / "nowhere" / "a.wav")
+
+
 def test_events_make_a_speech() -> None:
     builder = SpeechBuilder()
     spans = [pb.TimedSpan(text_end=3), pb.TimedSpan(text_end=5)]

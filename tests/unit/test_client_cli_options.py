@@ -28,6 +28,7 @@ def test_loads_are_a_list() -> None:
         ["say", "--parallel", "-1"],
         ["say", "hi", "--words-per-s", "0"],
         ["say", "hi", "--words-per-s", "nan"],
+        ["info", "--target", "localhost"],
     ],
 )
 def test_wrong_usage_is_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:

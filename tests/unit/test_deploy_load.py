@@ -53,6 +53,11 @@ def test_what_cannot_be_says_where(override: str, words: str) -> None:
         load("demo", overrides=[override], environment={})
 
 
+def test_what_was_laid_over_the_profile_is_named_too() -> None:
+    with pytest.raises(DeployError, match=r"^demo \+ TALKWIRE_TALKER__MAX_NUM_SQS \+ --set text.idle_flush_s=1: "):
+        load("demo", overrides=["text.idle_flush_s=1"], environment={"TALKWIRE_TALKER__MAX_NUM_SQS": "4"})
+
+
 def test_an_unknown_profile_names_the_known() -> None:
     with pytest.raises(DeployError, match="demo"):
         load("demi", environment={})

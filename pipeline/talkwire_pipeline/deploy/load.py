@@ -34,17 +34,19 @@ def load(
     `overrides` are `path.to.key=value` as `--set` takes them, their values YAML; `environment` defaults to
     `os.environ`. Raises `DeployError` with the source and the key's path.
     """
-    tree = _read(profile)
+    tree, sources = _read(profile), [profile]
     env = os.environ if environment is None else environment
     for name, text in sorted(env.items()):
         if name.startswith(ENVIRONMENT_PREFIX) and "__" in name:
             _assign(tree, name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"), text, name)
+            sources.append(name)
     for item in overrides:
         path, sign, text = item.partition("=")
         if not sign:
             raise DeployError(f"--set {item}: expected path.to.key=value")
         _assign(tree, path.strip().split("."), text, f"--set {item}")
-    return _convert(tree, profile)
+        sources.append(f"--set {item}")
+    return _convert(tree, profile, " + ".join(sources))
 
 
 def profiles() -> list[str]:
@@ -59,7 +61,7 @@ def _folder() -> Any:
 def _read(profile: str) -> dict[str, Any]:
     path: Any = Path(profile) if profile.endswith((".yaml", ".yml")) else _folder() / f"{profile}.yaml"
     if not path.is_file():
-        raise DeployError(f"{profile}: no such profile or file; shipped profiles: {', '.join(profiles())}")
+        raise DeployError(f"{profile}: no such profile, nor a .yaml file; shipped profiles: {', '.join(profiles())}")
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
@@ -81,11 +83,11 @@ def _assign(tree: dict[str, Any], path: list[str], text: str, source: str) -> No
     node[path[-1]] = yaml.safe_load(text)
 
 
-def _convert(tree: dict[str, Any], profile: str) -> Deploy:
+def _convert(tree: dict[str, Any], profile: str, source: str) -> Deploy:
     try:
         deploy = msgspec.convert({"profile": profile, **tree}, Deploy)
         check(deploy.sampling)
         resolve_geometry(deploy.connectors.codes)
     except (msgspec.ValidationError, InvalidArgumentError) as error:
-        raise DeployError(f"{profile}: {error}") from error
+        raise DeployError(f"{source}: {error}") from error
     return deploy
