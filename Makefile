@@ -27,7 +27,7 @@ check: $(DEV)  ## lint, format, types, length of functions and files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy -p tools
+	$(BIN)/mypy -p tools -p benchmarks
 	$(BIN)/python -m tools.figures
 
 protos: $(DEV)  ## generate the contract's Python, lint the contract
@@ -37,7 +37,7 @@ protos: $(DEV)  ## generate the contract's Python, lint the contract
 	$(BIN)/buf lint build/contract.binpb --config protos/buf.yaml
 
 bench: $(RUNTIME)  ## figures of this machine: loads on a server, steps of the stages, connector
-	@for file in benchmarks/bench_*.py; do $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
+	@for file in benchmarks/bench_*.py; do $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; echo; done
 
 $(RUNTIME): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import torch
 
+from benchmarks.spread import spread
 from talkwire.render import table
 from talkwire_pipeline.checkpoint import read_checkpoint, resolve_checkpoint
 from talkwire_pipeline.codec.decoder import CodecDecoder
@@ -47,10 +48,9 @@ def times_ms(decoder: CodecDecoder, batch: int, shape: Shape) -> list[float]:
 
 def row(decoder: CodecDecoder, batch: int, shape: Shape) -> tuple[str, ...]:
     first_ms, *others_ms = times_ms(decoder, batch, shape)
-    call_ms = statistics.median(others_ms)
-    frame_ms = call_ms / batch / shape.size
+    frame_ms = statistics.median(others_ms) / batch / shape.size
     rtf = frame_ms * SAMPLE_RATE_HZ / SAMPLES_PER_FRAME / 1e3
-    figures = (f"{call_ms:.1f}", f"{frame_ms:.2f}", f"{rtf:.3f}", f"{first_ms:.0f}")
+    figures = (spread(others_ms), f"{frame_ms:.2f}", f"{rtf:.3f}", f"{first_ms:.0f}")
     return (" + ".join(map(str, shape)), str(batch), *figures)
 
 
