@@ -91,7 +91,7 @@ class Checked:
 
 
 def test_random_sizes_through_a_full_ring(ring: Ring, start: Start) -> None:
-    last = 20_000
+    last = 10_000
     reader = start("read", last)
     writer = start("write", last)
     sent, received = counters(writer), counters(reader)
@@ -164,7 +164,7 @@ def send(ring: Ring, sender: Sender, number: int, count: int) -> int:
 
 def test_both_are_killed_in_turn_and_go_on(ring: Ring, start: Start) -> None:
     random = Random(3)
-    last = 30_000
+    last = 10_000
     reader, writer = start("read", last), start("write", last)
     for _ in range(8):
         target = min(ring_peer.committed(ring) + random.randrange(300), last - 1)
