@@ -30,6 +30,14 @@ def test_set_goes_over_environment_over_profile() -> None:
     assert deploy.server.drain_timeout_s == 3
 
 
+@pytest.mark.parametrize(("text", "value"), [("off", "off"), ("anchor", "anchor")])
+def test_off_is_a_word(text: str, value: str, tmp_path: Path) -> None:
+    assert load("demo", overrides=[f"text.continuity={text}"], environment={}).text.continuity == value
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"text: {{continuity: {text}}}\n")
+    assert load(str(path), environment={}).text.continuity == value
+
+
 def test_numbers_may_be_laid_over_a_preset() -> None:
     geometry = load("demo", overrides=["connectors.codes.codec_chunk_frames=12"], environment={}).geometry
     assert (geometry.preset, geometry.steady, geometry.holdback) == ("exact-fast", 12, 10)

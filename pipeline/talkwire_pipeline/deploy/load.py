@@ -6,10 +6,11 @@ The overlays, chains and near-name hints of docs/design.md section 5 grow here.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import yaml
@@ -21,6 +22,19 @@ from talkwire_pipeline.sampling import check
 ENVIRONMENT_PREFIX = "TALKWIRE_"
 """`TALKWIRE_TALKER__MAX_NUM_SEQS=8` sets `stages.talker.max_num_seqs`."""
 _STAGES = ("talker", "codec")
+_BOOL = "tag:yaml.org,2002:bool"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose only booleans are true and false, as in YAML 1.2: `continuity: off` names a choice."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOL]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(_BOOL, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
 def load(
@@ -63,7 +77,7 @@ def _read(profile: str) -> dict[str, Any]:
     if not path.is_file():
         raise DeployError(f"{profile}: no such profile, nor a .yaml file; shipped profiles: {', '.join(profiles())}")
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except yaml.YAMLError as error:
         raise DeployError(f"{profile}: not YAML: {error}") from error
     if not isinstance(tree, dict):
@@ -80,7 +94,7 @@ def _assign(tree: dict[str, Any], path: list[str], text: str, source: str) -> No
         node = node.setdefault(key, {})
         if not isinstance(node, dict):
             raise DeployError(f"{source}: {key} is not a section")
-    node[path[-1]] = yaml.safe_load(text)
+    node[path[-1]] = yaml.load(text, _Loader)
 
 
 def _convert(tree: dict[str, Any], profile: str, source: str) -> Deploy:
