@@ -278,7 +278,7 @@ Global___ConverseRequest: _TypeAlias = ConverseRequest  # noqa: Y015
 
 @_typing.final
 class ConverseResponse(_message.Message):
-    """One event from the server. After an end event nothing more comes for that id."""
+    """One event from the server. After an end event nothing more comes for that id, but an `error` for one that crossed it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
