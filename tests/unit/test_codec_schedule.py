@@ -183,6 +183,10 @@ class Speaker:
     def buffer_s(self, now_s: float) -> float:
         return max(self.dry_s - now_s, 0.0)
 
+    def next_row_s(self, now_s: float, row_s: float) -> float:
+        rows = int(max(now_s - self.begins_s, 0.0) / row_s + 1e-9)
+        return self.begins_s + (rows + 1) * row_s
+
     def take(self, frames: int, now_s: float) -> None:
         if self.first_s is None:
             self.first_s = now_s - self.begins_s
@@ -215,7 +219,10 @@ def play(speakers: list[Speaker], row_s: float, cost: CallCost, geometry: Geomet
         found = [(s.dry_s, i, next_window(cuts, s.outlook(now_s, row_s, cost, hungry))) for i, s in enumerate(live)]
         ready = sorted((dry, i) for dry, i, window in found if window)
         batch = form_batch([(i, w) for _, i in ready if (w := found[i][2])], 48)
-        now_s += cost.predict(len(batch) * work(batch[0][1].shape)) if batch else row_s / 3
+        if batch:
+            now_s += cost.predict(len(batch) * work(batch[0][1].shape))
+        else:  # as in the codec's loop, nothing changes before the next row
+            now_s = min(speaker.next_row_s(now_s, row_s) for speaker in speakers if speaker.sent < speaker.total)
         for i, window in batch:
             live[i].take(window.frames, now_s)
 
