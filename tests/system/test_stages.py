@@ -96,7 +96,7 @@ def runs(pid: int) -> bool:
 async def test_a_generation_passes_through_all_edges(stages: Supervisor, heard: Heard) -> None:
     audio = await speak(stages, heard, 1, rows=4, samples_a_row=2)
     np.testing.assert_array_equal(audio, np.repeat(np.arange(4, dtype=np.float32), 2))
-    await heard.until(lambda: heard.of(TalkerDone, 1))  # another edge than the codec's: either may be first
+    # Two edges: either message may be first.
     others = [(stage, type(each)) for stage, each in heard.messages if not isinstance(each, Audio)]
     assert sorted(others, key=lambda each: each[0]) == [("codec", CodecDone), ("talker", TalkerDone)]
     assert stages.facts("talker") == {"slots": 8}
