@@ -35,12 +35,16 @@ class Dispatcher(Generic[W]):
 
     Attributes:
         slots: segments that may be with the talker at the same time.
-        busy: segments that are.
+        places: segments that the codec can hold: one that the talker is done with stays there until its last audio.
+        busy: segments that are with the talker.
+        held: segments that are with either stage.
         waiting: segments that wait, in order of arrival.
     """
 
     slots: int
+    places: int
     busy: int = 0
+    held: int = 0
     waiting: dict[int, W] = field(default_factory=dict)
     _arrivals: Callable[[], int] = field(default_factory=lambda: count().__next__)
 
@@ -60,13 +64,20 @@ class Dispatcher(Generic[W]):
         self.busy -= 1
         self.pump()
 
+    def leave(self) -> None:
+        """A place came free: no stage holds the segment any more."""
+        self.held -= 1
+        self.pump()
+
     def pump(self) -> None:
-        """Opens waiting segments while slots are free."""
-        while self.waiting and self.busy < self.slots:
+        """Opens waiting segments while slots and places are free."""
+        while self.waiting and self.busy < self.slots and self.held < self.places:
             arrival = min(self.waiting, key=self._order)
             self.busy += 1
+            self.held += 1
             if not self.waiting.pop(arrival).start():
                 self.busy -= 1
+                self.held -= 1
 
     def _order(self, arrival: int) -> tuple[int, bool, int, int]:
         segment = self.waiting[arrival]

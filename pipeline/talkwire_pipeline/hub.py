@@ -55,7 +55,8 @@ class Hub:
         self.deploy = deploy
         self.frontend = frontend
         self.stages = stages
-        self.dispatcher: Dispatcher[Generation] = Dispatcher(deploy.stages.talker.max_num_seqs)
+        limits = deploy.stages
+        self.dispatcher: Dispatcher[Generation] = Dispatcher(limits.talker.max_num_seqs, limits.codec.max_num_seqs)
         self.references = ReferenceStore(lambda message: stages.send("talker", message))
         self.utterances: dict[Utterance, StreamVoice | None] = {}
         self.on_ready_change: Callable[[], None] = lambda: None
@@ -116,13 +117,13 @@ class Hub:
         if reference is not None:
             self.references.ensure(reference)
         message = self._open_message(generation.utterance, prepared, reference, number)
+        self.stages.send("talker", message)  # first: where it cannot be sent there is nothing to be undone
         generation.id = message.generation
         generation.body = prepared.body
         generation.holds_slot = True
         self._generations[generation.id] = generation
         self._opened[generation.id] = message
         self.stages.watch(True)
-        self.stages.send("talker", message)
         return True
 
     def _prepare(self, generation: Generation, reference: Reference | None) -> tuple[Prepared, Reference | None]:
@@ -217,6 +218,7 @@ class Hub:
         self._generations.pop(generation.id, None)
         self._opened.pop(generation.id, None)
         generation.released.set()
+        self.dispatcher.leave()
         if not self._generations:
             self.stages.watch(False)
 

@@ -89,7 +89,10 @@ class Abort(Message, frozen=True, kw_only=True):
 
 
 class Peer(Message, frozen=True, kw_only=True):
-    """The other stage went down or came up. After `down` every generation is freed."""
+    """The other stage went down or came up. After `down` every generation is freed.
+
+    A talker also sends it to the codec, `down`, as its first message: what was before it in the ring is void.
+    """
 
     kind: ClassVar[int] = 5
     stage: StageName

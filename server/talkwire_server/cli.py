@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -86,6 +87,7 @@ def _overrides(options: argparse.Namespace) -> list[str]:
 def _serve(options: argparse.Namespace, deploy: Deploy) -> int:
     from talkwire_server.app import serve
 
+    gc.freeze()  # what was imported stays: a full collection would look through it while callers wait for audio
     asyncio.run(serve(deploy, host=options.host, port=options.port, announce=lambda line: print(line, flush=True)))
     return 0
 

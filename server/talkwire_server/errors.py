@@ -17,8 +17,12 @@ DOMAIN = "talkwire"
 """`ErrorInfo.domain` of every error of ours."""
 DETAILS_KEY = "grpc-status-details-bin"
 """Trailing metadata key under which gRPC carries a `google.rpc.Status`."""
-_LONGEST_MESSAGE = 1000
-"""Characters of a message that are sent: trailers have a size limit, and a value may be quoted in it."""
+_LONGEST_MESSAGE_BYTES = 1000
+"""UTF-8 bytes of a message that are sent; it may quote a value of any length.
+
+A caller's gRPC drops a status whose trailers have more than 8 KiB. A message is in them up to three times: as itself
+with three bytes for each that is not ASCII, and in the details with four for three.
+"""
 
 CODES: dict[type[errors.TalkwireError], grpc.StatusCode] = {
     errors.InvalidArgumentError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -75,7 +79,10 @@ async def refuse(
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 3] + "..."
+    data = text.encode()
+    if len(data) <= _LONGEST_MESSAGE_BYTES:
+        return text
+    return data[: _LONGEST_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
 
 
 def _duration(seconds: float) -> duration_pb2.Duration:

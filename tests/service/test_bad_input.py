@@ -83,6 +83,15 @@ async def test_an_unknown_voice_is_not_found(served: Any) -> None:
     await lives_on(caller)
 
 
+@pytest.mark.parametrize("voice", ["x" * 100_000, "\U0001f600" * 100_000])
+async def test_a_value_that_no_trailer_holds_does_not_cost_the_status(served: Any, voice: str) -> None:
+    call = served.stub.Synthesize(pb.SynthesizeRequest(text=TEXT, start=pb.Start(voice=voice)))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call.read()
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert reason(status_of(caught.value)) == "VOICE_NOT_FOUND"
+
+
 async def test_a_live_id_twice_is_an_error_that_leaves_the_live_one_alone(served: Any) -> None:
     served.stages.hold()
     caller = served.converse()

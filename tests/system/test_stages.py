@@ -168,6 +168,22 @@ async def test_a_killed_stage_is_told_to_the_other_and_comes_back(
     assert told[-2:] == [f"{stage} is down", f"{stage} is up"]
 
 
+async def test_a_codec_that_wakes_late_drops_what_the_dead_talker_left_and_no_more(
+    stages: Supervisor, heard: Heard
+) -> None:
+    codec, talker = stages.pid("codec"), stages.pid("talker")
+    os.kill(codec, signal.SIGSTOP)
+    stages.send("talker", an_open(1))
+    await heard.until(lambda: heard.of(TalkerDone, 1))
+    os.kill(talker, signal.SIGKILL)
+    await heard.until(lambda: heard.states[-1] == ("talker", "ready") and len(heard.states) > 4)
+    stages.send("talker", an_open(2))
+    await heard.until(lambda: heard.of(TalkerDone, 2))
+    os.kill(codec, signal.SIGCONT)
+    await heard.until(lambda: heard.of(CodecDone, 2))
+    assert len(heard.audio(2)) == 15
+
+
 async def test_what_goes_to_a_stage_that_is_down_is_dropped(stages: Supervisor, heard: Heard) -> None:
     os.kill(stages.pid("talker"), signal.SIGKILL)
     await heard.until(lambda: ("talker", "down") in heard.states)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from talkwire_pipeline.dispatch import Dispatcher
 
+MANY = 100
+
 
 @dataclass(eq=False)
 class Segment:
@@ -29,7 +31,7 @@ class Segment:
 
 def order(slots: int, *segments: Segment) -> None:
     """Submits all while no slot is free, then frees as many as it takes."""
-    dispatcher = Dispatcher[Segment](slots, busy=slots)
+    dispatcher = Dispatcher[Segment](slots, MANY, busy=slots)
     for segment in segments:
         dispatcher.submit(segment)
     while dispatcher.waiting:
@@ -38,7 +40,7 @@ def order(slots: int, *segments: Segment) -> None:
 
 def test_slots_are_given_while_there_are_any() -> None:
     log: list[str] = []
-    dispatcher = Dispatcher[Segment](2)
+    dispatcher = Dispatcher[Segment](2, MANY)
     for name in "abc":
         dispatcher.submit(Segment(name, log))
     assert log == ["a", "b"]
@@ -66,7 +68,7 @@ def test_priority_goes_before_everything() -> None:
 
 def test_a_segment_that_needs_no_slot_leaves_it_to_the_next() -> None:
     log: list[str] = []
-    dispatcher = Dispatcher[Segment](1)
+    dispatcher = Dispatcher[Segment](1, 1)
     dispatcher.submit(Segment("silent", log, needs_slot=False))
     dispatcher.submit(Segment("spoken", log))
     assert log == ["silent", "spoken"]
@@ -75,7 +77,7 @@ def test_a_segment_that_needs_no_slot_leaves_it_to_the_next() -> None:
 
 def test_a_withdrawn_segment_is_never_opened() -> None:
     log: list[str] = []
-    dispatcher = Dispatcher[Segment](1, busy=1)
+    dispatcher = Dispatcher[Segment](1, MANY, busy=1)
     segment = Segment("gone", log)
     dispatcher.submit(segment)
     dispatcher.withdraw(segment)
@@ -84,14 +86,29 @@ def test_a_withdrawn_segment_is_never_opened() -> None:
     assert dispatcher.busy == 0
 
 
-@given(st.lists(st.sampled_from(["submit", "free"]), max_size=40), st.integers(1, 4))
-def test_no_more_than_the_slots_are_busy_and_nobody_waits_while_one_is_free(steps: list[str], slots: int) -> None:
+def test_a_segment_that_the_talker_is_done_with_keeps_its_place() -> None:
     log: list[str] = []
-    dispatcher = Dispatcher[Segment](slots)
+    dispatcher = Dispatcher[Segment](1, 2)
+    for name in "abc":
+        dispatcher.submit(Segment(name, log))
+        if dispatcher.busy:
+            dispatcher.free()
+    assert log == ["a", "b"]
+    dispatcher.leave()
+    assert log == ["a", "b", "c"]
+
+
+@given(st.lists(st.sampled_from(["submit", "free", "leave"]), max_size=40), st.integers(1, 4), st.integers(1, 6))
+def test_limits_hold_and_nobody_waits_below_them(steps: list[str], slots: int, places: int) -> None:
+    log: list[str] = []
+    dispatcher = Dispatcher[Segment](slots, places)
     for step in steps:
         if step == "submit":
             dispatcher.submit(Segment("s", log))
-        elif dispatcher.busy:
+        elif step == "free" and dispatcher.busy:
             dispatcher.free()
+        elif step == "leave" and dispatcher.held > dispatcher.busy:
+            dispatcher.leave()
         assert dispatcher.busy <= slots
-        assert not dispatcher.waiting or dispatcher.busy == slots
+        assert dispatcher.held <= places
+        assert not dispatcher.waiting or dispatcher.busy == slots or dispatcher.held == places

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from base64 import b64encode
+from urllib.parse import quote
+
 import grpc
 import pytest
 from google.protobuf.message import Message
@@ -82,9 +85,11 @@ def test_the_request_id_is_carried() -> None:
     assert not unpack(to_status(errors.InternalError("x")), details.RequestInfo)
 
 
-def test_a_long_message_is_cut() -> None:
-    status = to_status(errors.InvalidArgumentError("voice", "x" * 100_000))
-    assert status.ByteSize() < 4000
+@pytest.mark.parametrize("letter", ["x", "\u00e9", "\U0001f600"])
+def test_a_long_message_is_cut_to_what_trailers_hold(letter: str) -> None:
+    status = to_status(errors.InvalidArgumentError("voice", letter * 100_000))
+    assert status.message.endswith(letter + "...")
+    assert len(quote(status.message)) + len(b64encode(status.SerializeToString())) < 8192 - 500
 
 
 def test_a_fault_of_ours_says_its_id_and_nothing_else() -> None:
