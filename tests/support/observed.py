@@ -8,7 +8,7 @@ import re
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,11 @@ class Observed:
 def _descriptors(pid: int) -> Counter[str]:
     """What the process has open; `socket:[123]` counts as `socket:[N]`."""
     folder = Path(f"/proc/{pid}/fd")
-    return Counter(re.sub(r"\d+", "N", os.readlink(folder / name)) for name in os.listdir(folder))
+    found: Counter[str] = Counter()
+    for name in os.listdir(folder):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found[re.sub(r"\d+", "N", os.readlink(folder / name))] += 1
+    return found
 
 
 def _resident_mib(pid: int) -> float:

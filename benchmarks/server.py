@@ -1,6 +1,6 @@
 """A server with the demo voice under load, from the outside: start-up, loads of `talkwire bench`, memory, CPU.
 
-Run by `make bench`, or as `python -m benchmarks.bench_server [geometry ...]`. Each figure is the median of several
+Run by `make bench`, or as `python -m benchmarks.server [geometry ...]`. Each figure is the median of several
 starts, each with all loads, and behind it the least and the most of them.
 """
 

@@ -1,6 +1,6 @@
 """The codec with the demo voice on one thread: start-up, then time by window and batch.
 
-Run by `make bench`, or as `python -m benchmarks.bench_codec [checkpoint]`.
+Run by `make bench`, or as `python -m benchmarks.codec [checkpoint]`.
 """
 
 from __future__ import annotations

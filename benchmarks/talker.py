@@ -1,6 +1,6 @@
 """The talker with the demo voice on one thread: start-up, time to the first row, then a step by part.
 
-Run by `make bench`, or as `python -m benchmarks.bench_talker [checkpoint]`. A step's parts are the backbone (embedding,
+Run by `make bench`, or as `python -m benchmarks.talker [checkpoint]`. A step's parts are the backbone (embedding,
 layers, head), the sampling (`TalkerState.sample`) and the rest: lookup of codes, batching, what comes of the rows.
 """
 

@@ -1,6 +1,6 @@
 """The connector between two processes: latency one way, throughput, CPU of the receiver.
 
-Run by `make bench`, or as `python -m benchmarks.bench_connector`; takes about 25 s. The sender is this process, the
+Run by `make bench`, or as `python -m benchmarks.connector`; takes about 25 s. The sender is this process, the
 receiver one of its own, blocking in `poll` or called by an asyncio loop. It looks at each message, not at its samples.
 """
 
