@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--target", type=_target, default=DEFAULT_TARGET, help="host:port of the server (%(default)s)")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    _say_options(commands.add_parser("say", parents=[common, _speech_options()], help="speak into WAV files"))
+    _say_options(commands.add_parser("say", parents=[common, _speech_options()], help="speak into a file or aloud"))
     _bench_options(commands.add_parser("bench", parents=[common, _speech_options()], help="measure a server"))
     info = commands.add_parser("info", parents=[common], help="what the server runs")
     info.add_argument("--json", action="store_true", help="everything, as JSON")
@@ -66,12 +66,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _say_options(say_parser: argparse.ArgumentParser) -> None:
-    say_parser.add_argument("text", nargs="?", help="what to speak; '-' reads it from stdin")
-    say_parser.add_argument("-o", "--output", default="speech.wav", help="the file to write (%(default)s)")
+    say_parser.add_argument("text", nargs="?", help="what to speak; '-' speaks stdin as it is typed")
+    say_parser.add_argument(
+        "-o", "--output", default="speech.wav", help="the file to write (%(default)s); '-' is samples on stdout"
+    )
+    say_parser.add_argument("--play", action="store_true", help="play it instead (extra talkwire[play])")
     say_parser.add_argument("--file", help="speak each line of this file instead")
     say_parser.add_argument("--out", default=".", help="folder for the files of --file (%(default)s)")
     say_parser.add_argument("--parallel", type=_count, default=4, help="lines at the same time (%(default)s)")
-    say_parser.add_argument("--stream", action="store_true", help="send word by word, or stdin as it comes")
+    say_parser.add_argument("--stream", action="store_true", help="send it word by word")
     say_parser.add_argument(
         "--words-per-s", type=_pace, default=20.0, help="pace of --stream for a given text (%(default)g)"
     )

@@ -1,4 +1,4 @@
-"""`talkwire say`: one text, a stream of words, or a file of lines."""
+"""`talkwire say`: one text, what is typed, or a file of lines."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from talkwire.listen import Heard, listen
 from talkwire.listen import say as say_text
 from talkwire.options import Options
 from talkwire.render import Progress, table
+from talkwire.sinks import Loudspeaker, Pipe, Sink, WavFile
 from talkwire.stream import Stream
 from talkwire.utterance import Utterance
 
@@ -31,41 +32,57 @@ async def say(arguments: argparse.Namespace) -> None:
     """Runs the command. Raises the failure of the text, or the first one among the lines."""
     if (arguments.text is None) == (arguments.file is None):
         raise InvalidArgument("say: give a text, or --file with one text a line")
+    if arguments.file is not None and arguments.play:
+        raise InvalidArgument("--play: plays one text; --file writes files")
     async with SpeechClient(arguments.target) as client, client.converse() as stream:
         if arguments.file is not None:
             await _say_lines(stream, arguments)
             return
-        heard = await (_say_streamed if arguments.stream else _say_whole)(stream, arguments)
-    output = Path(arguments.output)
-    _save(heard, output)
-    print(table(_HEAD, [_row(output, heard)]))
+        with _sink(arguments) as sink:
+            heard = await _say_one(stream, arguments, sink)
+    where = "the loudspeaker" if arguments.play else arguments.output
+    print(table(_HEAD, [_row(where, heard)]), file=sys.stderr if arguments.output == "-" else sys.stdout)
 
 
-async def _say_whole(stream: Stream, arguments: argparse.Namespace) -> Heard:
-    text = sys.stdin.buffer.read().decode(errors="replace") if arguments.text == "-" else arguments.text
-    return await say_text(stream, text, **speech_options(arguments))
+def _sink(arguments: argparse.Namespace) -> Sink:
+    if arguments.play:
+        return Loudspeaker()
+    return Pipe() if arguments.output == "-" else WavFile(Path(arguments.output))
 
 
-async def _say_streamed(stream: Stream, arguments: argparse.Namespace) -> Heard:
-    """Sends while it listens, as an agent does with the words of a language model."""
-    pace_s = 1 / arguments.words_per_s
-    pieces: AsyncIterator[str | bytes] = _stdin() if arguments.text == "-" else _paced(arguments.text, pace_s)
-    async with await stream.start(**speech_options(arguments)) as utterance:
+async def _say_one(stream: Stream, arguments: argparse.Namespace, sink: Sink) -> Heard:
+    """Sends while it listens, as an agent does with the words of a language model. Leaving drops the utterance."""
+    pieces = _pieces(arguments)
+    async with stream.utterance(**speech_options(arguments)) as utterance:
         first = await anext(pieces, "")
         began_s = time.perf_counter()
-        await utterance.send(first)
-        sending = asyncio.create_task(_send(utterance, pieces))
+        await utterance.push(first)
+        sending = asyncio.create_task(_push(utterance, pieces))
         try:
-            heard, _ = await asyncio.gather(listen(utterance, began_s), sending)
+            heard, _ = await asyncio.gather(listen(utterance, began_s, sink=sink), sending)
+        except asyncio.CancelledError:
+            await utterance.abort(sink.played_samples)
+            raise
         finally:
             sending.cancel()
     return heard
 
 
-async def _send(utterance: Utterance, pieces: AsyncIterator[str | bytes]) -> None:
+def _pieces(arguments: argparse.Namespace) -> AsyncIterator[str | bytes]:
+    """The text as it goes out: stdin as it is typed, word by word, or whole."""
+    if arguments.text == "-":
+        return _stdin()
+    return _paced(arguments.text, 1 / arguments.words_per_s) if arguments.stream else _whole(arguments.text)
+
+
+async def _push(utterance: Utterance, pieces: AsyncIterator[str | bytes]) -> None:
     async for piece in pieces:
-        await utterance.send(piece)
+        await utterance.push(piece)
     await utterance.end()
+
+
+async def _whole(text: str) -> AsyncIterator[str]:
+    yield text
 
 
 async def _paced(text: str, gap_s: float) -> AsyncIterator[str]:
@@ -142,7 +159,7 @@ def _save(heard: Heard, path: Path) -> None:
     heard.speech.save(path)
 
 
-def _row(path: Path, heard: Heard | TalkwireError) -> tuple[str, ...]:
+def _row(where: object, heard: Heard | TalkwireError) -> tuple[str, ...]:
     if isinstance(heard, TalkwireError):
-        return (str(path), "-", "-", heard.code.name)
-    return (str(path), f"{heard.speech.duration_s:.2f}", f"{heard.ttfa_s:.3f}", f"{heard.real_time_factor:.3f}")
+        return (str(where), "-", "-", heard.code.name)
+    return (str(where), f"{heard.speech.duration_s:.2f}", f"{heard.ttfa_s:.3f}", f"{heard.real_time_factor:.3f}")

@@ -1,8 +1,10 @@
-"""One `Converse` call: many utterances, one reader task and one writer task.
+"""One `Converse` stream: many utterances, one reader task and one writer task.
 
 The reader drains the call into one buffer per utterance, so that an `aborted` never waits behind audio that nobody
 has read. Requests go through one writer task because gRPC cancels the whole call when the task inside `write` is
-cancelled: a caller who gives up on `send` must not take the other utterances with it.
+cancelled: a caller who gives up on `push` must not take the other utterances with it.
+
+Where the call is lost, utterances that have had no audio yet are spoken again on another one, once.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ from talkwire.errors import (
     from_status,
 )
 from talkwire.options import Options, build_start
+from talkwire.outbox import Outbox
 from talkwire.utterance import Utterance
 from talkwire.v1 import speech_pb2 as pb
 
 ConverseCall = grpc.aio.StreamStreamCall[pb.ConverseRequest, pb.ConverseResponse]
 
 _log = logging.getLogger("talkwire")
-_OUTBOX_REQUESTS = 32
 _CLOSE_S = 1.0
 _ID_CHARS = 128
 _LOST_CAUSE = "Internal error from Core"
@@ -50,10 +52,11 @@ class Stream:
         self._live: dict[str, Utterance] = {}
         self._names = (f"u{number}" for number in itertools.count(1))
         self._failure: TalkwireError | None = None
-        self._outbox: asyncio.Queue[pb.ConverseRequest | None] = asyncio.Queue(_OUTBOX_REQUESTS)
+        self._outbox = Outbox()
         self._call: ConverseCall | None = None
+        self._half_closed = False
 
-    async def start(self, utterance_id: str | None = None, **options: Unpack[Options]) -> Utterance:
+    def utterance(self, utterance_id: str | None = None, **options: Unpack[Options]) -> Utterance:
         """Opens an utterance and returns at once: text can follow without waiting for the server to accept.
 
         A refusal is raised where the utterance is read. Raises `InvalidArgument` for a setting that cannot be sent,
@@ -67,9 +70,9 @@ class Stream:
             raise AlreadyExists(f"utterance_id: {name!r} is live on this stream; wait for its end or take another")
         request = pb.ConverseRequest(utterance_id=name, start=build_start(options))
         self._check_open()
-        utterance = self._live[name] = Utterance(name, self._post)
-        await self._post(request)
-        return utterance
+        self._live[name] = Utterance(name, self._post)
+        self._put(request)
+        return self._live[name]
 
     async def keepalive(self) -> None:
         """Resets the stream's idle limit. Raises the stream's failure if it has broken."""
@@ -78,9 +81,8 @@ class Stream:
     async def __aenter__(self) -> Self:
         if self._call is not None or self._failure is not None:
             raise FailedPrecondition("a stream is opened once; call `converse` again")
-        self._call = call = self._open_call()
-        self._reader = asyncio.create_task(self._read(call), name="talkwire-reader")
-        self._writer = asyncio.create_task(self._write(call), name="talkwire-writer")
+        self._open()
+        self._reader = asyncio.create_task(self._read(), name="talkwire-reader")
         return self
 
     async def __aexit__(
@@ -91,6 +93,11 @@ class Stream:
                 await self._half_close()
         finally:
             await self._drop()
+
+    def _open(self) -> ConverseCall:
+        self._call = call = self._open_call()
+        self._writer = asyncio.create_task(self._write(call), name="talkwire-writer")
+        return call
 
     async def _drop(self) -> None:
         """Ends the call and lets go of it and of what holds it: as long as a call is there, so is its connection,
@@ -106,14 +113,22 @@ class Stream:
 
     async def _half_close(self) -> None:
         """Lets a server that has nothing more to say end the call itself."""
+        self._half_closed = True
+        self._outbox.put(None)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_S):
-                await self._outbox.put(None)
                 await self._reader
 
     async def _post(self, request: pb.ConverseRequest) -> None:
         self._check_open()
-        await self._outbox.put(request)
+        await self._outbox.room()
+        self._check_open()
+        self._put(request)
+
+    def _put(self, request: pb.ConverseRequest) -> None:
+        if utterance := self._live.get(request.utterance_id):
+            utterance.replay.record(request)
+        self._outbox.put(request)
 
     def _check_open(self) -> None:
         if self._failure is not None:
@@ -122,23 +137,50 @@ class Stream:
             raise FailedPrecondition("the stream is not open; use `async with client.converse() as stream`")
 
     async def _write(self, call: ConverseCall) -> None:
-        """Writes until the half-close. A broken call is the reader's to report: here the rest is thrown away,
-        so that nobody waits for room for ever."""
-        while (request := await self._outbox.get()) is not None:
-            with suppress(grpc.RpcError, asyncio.InvalidStateError):
-                await call.write(request)
+        """Writes until the half-close. A broken call is the reader's to report."""
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
+            while (request := await self._outbox.take()) is not None:
+                await call.write(request)
             await call.done_writing()
 
-    async def _read(self, call: ConverseCall) -> None:
+    async def _read(self) -> None:
+        try:
+            while (call := self._call) is not None:
+                failure = await self._drain(call)
+                if not self._open_again(failure):
+                    self._fail(failure)
+                    return
+        finally:
+            self._fail(Cancelled("the stream was closed"))
+
+    async def _drain(self, call: ConverseCall) -> TalkwireError:
+        """Delivers what comes on a call, to its end; why it ended."""
         try:
             while isinstance(response := await call.read(), pb.ConverseResponse):
                 self._deliver(response)
-            self._fail(Unavailable("the server ended the stream"))
+            return Unavailable("the server ended the stream")
         except grpc.aio.AioRpcError as error:
-            self._fail(_cause(error))
-        finally:
-            self._fail(Cancelled("the stream was closed"))
+            return _cause(error)
+
+    def _open_again(self, failure: TalkwireError) -> bool:
+        """Speaks again on a new call what had no audio yet. False: there is no such utterance, or no use in it."""
+        if not isinstance(failure, Unavailable) or self._half_closed:
+            return False
+        again: list[pb.ConverseRequest] = []
+        for name, utterance in list(self._live.items()):
+            requests = utterance.replay.take()
+            if requests is None:
+                del self._live[name]
+                utterance.deliver(failure)
+            else:
+                again += requests
+        if not again:
+            return False
+        _log.info("the stream was lost and is opened again: %s", failure.message)
+        self._writer.cancel()
+        self._outbox.clear(again)
+        self._open()
+        return True
 
     def _fail(self, failure: TalkwireError) -> None:
         """Ends the stream and every utterance that lives on it. The first failure stands."""
@@ -146,6 +188,7 @@ class Stream:
         for utterance in self._live.values():
             utterance.deliver(self._failure)
         self._live.clear()
+        self._outbox.clear()
 
     def _deliver(self, response: pb.ConverseResponse) -> None:
         utterance = self._live.get(response.utterance_id)

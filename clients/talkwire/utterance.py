@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from talkwire.audio import Event, Speech, SpeechBuilder
 from talkwire.errors import DeadlineExceeded, FailedPrecondition, TalkwireError
+from talkwire.replay import Replay
 from talkwire.text import TextDecoder
 from talkwire.v1 import speech_pb2 as pb
 
@@ -20,16 +21,21 @@ _ENDS = (pb.Finished, pb.Aborted, TalkwireError)
 
 
 class Utterance:
-    """Text goes in by `send`, `flush` and `end`; events come out by `async for`, in order, the end event last.
+    """Text goes in by `push`, `flush` and `end`; events come out by `async for`, in order, the end event last.
 
     A failure is raised by the iteration. What arrives waits here without limit, so that no utterance of a stream
-    holds up another. As a context manager it aborts on leaving unless it has ended. Made by `Stream.start`.
+    holds up another. As a context manager it aborts on leaving unless it has ended. Made by `Stream.utterance`.
+
+    Where the connection is lost before the first audio, it is spoken again on another one, once, with the same seed;
+    events that were heard before do not come again. After the first audio it fails with `Unavailable`.
     """
 
     def __init__(self, utterance_id: str, post: Post) -> None:
         self.id = utterance_id
         self.started: pb.Started | None = None
         """What the server accepted, once it has."""
+        self.replay = Replay()
+        """For the stream, should it lose its call."""
         self._post = post
         self._decoder = TextDecoder()
         self._text_ended = False
@@ -44,7 +50,7 @@ class Utterance:
         """Whether the end event has arrived; events may still wait to be read."""
         return self._end is not None
 
-    async def send(self, text: str | bytes) -> None:
+    async def push(self, text: str | bytes) -> None:
         """Appends text, cut anywhere; `bytes` are UTF-8.
 
         Raises `InvalidArgument` for what is no Unicode text, `FailedPrecondition` after `end`, `abort` or the end
@@ -55,7 +61,7 @@ class Utterance:
             await self._post(pb.ConverseRequest(utterance_id=self.id, text=pb.TextIncrement(text=piece)))
 
     async def flush(self) -> None:
-        """Has everything spoken that was sent so far; answered by `Flushed`. Raises as `send` does."""
+        """Has everything spoken that was sent so far; answered by `Flushed`. Raises as `push` does."""
         self._check_open()
         await self._post(pb.ConverseRequest(utterance_id=self.id, flush=pb.Flush()))
 
@@ -89,6 +95,15 @@ class Utterance:
             raise DeadlineExceeded(f"the abort of {self.id} was not answered within {timeout_s:g} s") from None
         return self._end if isinstance(self._end, pb.Aborted) else None
 
+    async def audio(self) -> AsyncGenerator[bytes, None]:
+        """The audio as it comes, up to the end of the utterance, finished or aborted: `async for chunk in u.audio()`.
+
+        Bytes are those of the encoding that was asked for. Other events are read over; raises the failure.
+        """
+        async for event in self:
+            if isinstance(event, pb.Audio):
+                yield event.data
+
     async def speech(self) -> Speech:
         """All that has not been read yet, put together. Raises the failure, or `Cancelled` if it was aborted."""
         builder = SpeechBuilder(self.started)
@@ -103,7 +118,7 @@ class Utterance:
         if isinstance(event, _ENDS):
             self._end = event
             self._ended.set()
-        elif self._muted:
+        elif self._muted or not self.replay.is_new(event):
             return
         self._events.append(event)
         self._arrived.set()

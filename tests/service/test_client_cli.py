@@ -2,15 +2,22 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
 import wave
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from support.fake_speech import WORD_SAMPLES, FakeSpeech, serve
+from support.fake_speech import ENDLESS_BYTES, WORD_SAMPLES, FakeSpeech, serve
+from support.observed import until_equal
+
+DEVICE = Path(__file__).parents[1] / "support" / "fake_device"
+NO_DEVICE = DEVICE.parent / "no_device"
 
 
 class Ran(NamedTuple):
@@ -19,18 +26,28 @@ class Ran(NamedTuple):
     err: str
 
 
-async def talkwire(*arguments: str, stdin: bytes = b"") -> Ran:
+async def start(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-m", "talkwire.cli", *arguments)
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    return await asyncio.create_subprocess_exec(
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **environment}
+    )
+
+
+async def talkwire(*arguments: str, stdin: bytes = b"", **environment: str) -> Ran:
+    process = await start(*arguments, **environment)
     out, err = await process.communicate(stdin)
     assert process.returncode is not None
-    return Ran(process.returncode, out.decode(), err.decode())
+    return Ran(process.returncode, out.decode(errors="replace"), err.decode())
 
 
 def words(path: Path) -> int:
-    with wave.open(str(path)) as file:
-        return file.getnframes() // WORD_SAMPLES
+    """Those in a WAV file; 0 if there is none yet."""
+    try:
+        with wave.open(str(path)) as file:
+            return file.getnframes() // WORD_SAMPLES
+    except (FileNotFoundError, EOFError, wave.Error):
+        return 0
 
 
 @pytest.fixture
@@ -57,7 +74,7 @@ async def test_say_writes_a_wav_file(target: str, tmp_path: Path, service: FakeS
     ("arguments", "stdin", "pieces"),
     [
         (("one two three", "--stream", "--words-per-s", "1000"), b"", ["one ", "two ", "three"]),
-        (("-", "--stream"), "Grüße".encode(), ["Grüße"]),
+        (("-",), "Grüße".encode(), ["Grüße"]),
         (("-",), b"all at once", ["all at once"]),
     ],
 )
@@ -69,6 +86,81 @@ async def test_say_takes_text_as_it_comes(
     assert ran.status == 0, ran.err
     assert [request.text.text for request in service.requests if request.HasField("text")] == pieces
     assert words(output) == len("".join(pieces).split())
+
+
+async def test_say_speaks_what_is_typed_as_it_is_typed(target: str, tmp_path: Path, service: FakeSpeech) -> None:
+    output = tmp_path / "typed.wav"
+    process = await start("say", "-", "-o", str(output), "--target", target)
+    assert process.stdin is not None
+    for piece, text in ((b"one ", "one "), (b"t\xc3", "one t"), (b"\xbc b", "one t\u00fc b")):
+        process.stdin.write(piece)
+        await service.until(partial(_is, service, text))
+    process.stdin.close()
+    assert await process.wait() == 0
+    assert words(output) == 3
+
+
+def _is(service: FakeSpeech, text: str) -> bool:
+    return service.text() == text
+
+
+async def test_interrupted_it_drops_the_utterance_and_leaves_a_file_that_plays(
+    target: str, tmp_path: Path, service: FakeSpeech
+) -> None:
+    output = tmp_path / "cut.wav"
+    process = await start("say", "-", "-o", str(output), "--voice", "endless", "--target", target)
+    assert process.stdin is not None
+    process.stdin.write(b"more")
+    await until_equal(lambda: words(output), ENDLESS_BYTES // 2 // WORD_SAMPLES)
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (130, b"")
+    assert service.requests[-1].HasField("abort")
+
+
+async def test_samples_go_to_a_pipe(target: str) -> None:
+    ran = await talkwire("say", "hello there", "-o", "-", "--target", target)
+    assert ran.out == "\1\0" * 2 * WORD_SAMPLES
+    assert "0.02" in ran.err
+
+
+async def test_it_plays(target: str, tmp_path: Path, service: FakeSpeech) -> None:
+    device = {"PYTHONPATH": str(DEVICE), "FAKE_DEVICE": str(tmp_path / "heard")}
+    ran = await talkwire("say", "hello there", "--play", "--target", target, **device)
+    assert ran.status == 0, ran.err
+    assert (tmp_path / "heard").read_bytes() == b"\1\0" * 2 * WORD_SAMPLES + b"stopped"
+    assert not (tmp_path / "speech.wav").exists()
+
+
+async def test_playing_interrupted_says_how_much_was_heard(target: str, tmp_path: Path, service: FakeSpeech) -> None:
+    heard = tmp_path / "heard"
+    device = {"PYTHONPATH": str(DEVICE), "FAKE_DEVICE": str(heard)}
+    process = await start("say", "-", "--play", "--voice", "endless", "--target", target, **device)
+    assert process.stdin is not None
+    process.stdin.write(b"more")
+    await until_equal(lambda: heard.exists() and heard.stat().st_size, ENDLESS_BYTES)
+    process.send_signal(signal.SIGINT)
+    await process.communicate()
+    assert service.requests[-1].abort.played_samples == ENDLESS_BYTES // 2 - 2400
+    assert heard.read_bytes().endswith(b"aborted")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "words"),
+    [
+        ((), {"PYTHONPATH": str(NO_DEVICE)}, "pip install 'talkwire[play]'"),
+        (("--sample-rate-hz", "44100"), {"PYTHONPATH": str(DEVICE)}, "Invalid sample rate; write a file with -o"),
+        (("--file", "x"), {}, "--play: plays one text"),
+    ],
+)
+async def test_what_cannot_be_played_says_why(
+    arguments: tuple[str, ...], environment: dict[str, str], words: str, target: str
+) -> None:
+    text = () if "--file" in arguments else ("hello",)
+    ran = await talkwire("say", *text, "--play", *arguments, "--target", target, **environment)
+    assert ran.status != 0
+    assert words in ran.err
+    assert len(ran.err.splitlines()) == 1
 
 
 async def test_say_speaks_the_lines_of_a_file(target: str, tmp_path: Path) -> None:

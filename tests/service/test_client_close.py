@@ -33,17 +33,17 @@ def sockets() -> int:
 
 async def leave_a_live_utterance(client: SpeechClient) -> None:
     async with client.converse() as stream:
-        utterance = await stream.start(voice="endless")
+        utterance = stream.utterance(voice="endless")
         await anext(utterance)
 
 
 async def keep_a_refusal(client: SpeechClient) -> None:
     async with client.converse() as stream:
-        utterance = await stream.start(voice="missing")
+        utterance = stream.utterance(voice="missing")
         with pytest.raises(NotFound):
             await anext(utterance)
         with pytest.raises(NotFound):
-            await utterance.send("more")
+            await utterance.push("more")
 
 
 async def leave_a_whole_text(client: SpeechClient) -> None:

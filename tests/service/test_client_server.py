@@ -28,9 +28,9 @@ async def client(served: Any) -> AsyncIterator[SpeechClient]:
 
 async def test_an_utterance_from_words(client: SpeechClient) -> None:
     async with client.converse() as stream:
-        utterance = await stream.start(seed=5)
+        utterance = stream.utterance(seed=5)
         for word in TEXT.split(" "):
-            await utterance.send(word + " ")
+            await utterance.push(word + " ")
         await utterance.end()
         events = [event async for event in utterance]
     assert isinstance(events[0], Started)
@@ -45,8 +45,8 @@ async def test_an_utterance_from_words(client: SpeechClient) -> None:
 async def test_streamed_and_whole_are_the_same(client: SpeechClient) -> None:
     whole = await client.speak(TEXT, seed=5)
     async with client.converse() as stream:
-        utterance = await stream.start(seed=5)
-        await utterance.send(TEXT)
+        utterance = stream.utterance(seed=5)
+        await utterance.push(TEXT)
         await utterance.end()
         streamed = await utterance.speech()
     assert streamed.audio == whole.audio
@@ -56,13 +56,13 @@ async def test_streamed_and_whole_are_the_same(client: SpeechClient) -> None:
 
 async def test_abort_on_the_stream_and_from_outside(client: SpeechClient, served: Any) -> None:
     async with client.converse() as stream:
-        ours = await stream.start()
-        await ours.send(TEXT)
+        ours = stream.utterance()
+        await ours.push(TEXT)
         aborted = await ours.abort()
         assert aborted is not None
         assert aborted.spoken_text + aborted.unspoken_text == TEXT
-        theirs = await stream.start()
-        await theirs.send(TEXT)
+        theirs = stream.utterance()
+        await theirs.push(TEXT)
         started = await anext(theirs)
         assert isinstance(started, Started)
         outside = await client.abort(started.server_id)
@@ -74,8 +74,8 @@ async def test_abort_on_the_stream_and_from_outside(client: SpeechClient, served
 
 
 async def test_flush_comes_after_the_audio_before_it(client: SpeechClient) -> None:
-    async with client.converse() as stream, await stream.start() as utterance:
-        await utterance.send("Half a sen")
+    async with client.converse() as stream, stream.utterance() as utterance:
+        await utterance.push("Half a sen")
         await utterance.flush()
         samples = 0
         async for event in utterance:
@@ -95,12 +95,12 @@ async def test_a_refusal_names_its_field(client: SpeechClient, options: Any, fie
         await client.speak(TEXT, **options)
     assert field in refusal.value.violations[0].field
     async with client.converse() as stream:
-        utterance = await stream.start(**options)
+        utterance = stream.utterance(**options)
         with pytest.raises(InvalidArgument) as refusal:
             await utterance.speech()
         assert field in refusal.value.violations[0].field
-        lives_on = await stream.start()
-        await lives_on.send(TEXT)
+        lives_on = stream.utterance()
+        await lives_on.push(TEXT)
         await lives_on.end()
         assert (await lives_on.speech()).audio
 
@@ -108,7 +108,7 @@ async def test_a_refusal_names_its_field(client: SpeechClient, options: Any, fie
 async def test_a_full_server_says_when_to_come_back(serve: Callable[..., Awaitable[Any]]) -> None:
     served = await serve("server.max_live_utterances=1")
     async with SpeechClient(f"127.0.0.1:{served.app.port}") as client, client.converse() as stream:
-        first = await stream.start()
+        first = stream.utterance()
         await anext(first)
         with pytest.raises(ResourceExhausted) as refusal:
             await client.speak(TEXT)

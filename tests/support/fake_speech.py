@@ -6,13 +6,13 @@ voice "busy"     refuses with RESOURCE_EXHAUSTED and RetryInfo
 voice "endless"  a megabyte of audio for each text increment; ends only by abort
 voice "deaf"     accepts and never says another word
 voice "strange"  answers the start with `error`
-voice "broken"   ends the whole RPC with UNAVAILABLE when its text has ended
+voice "broken"   ends the whole RPC with UNAVAILABLE when its text has ended, as long as `breaks` is above 0
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,6 +27,8 @@ from talkwire.v1 import speech_pb2_grpc
 WORD_SAMPLES = 240
 SAMPLE_RATE_HZ = 24_000
 ENDLESS_BYTES = 1 << 20
+SEED = 4711
+"""What is drawn for every utterance."""
 
 
 def status(code: int, message: str, *details: Any) -> status_pb2.Status:
@@ -64,6 +66,18 @@ class FakeSpeech(speech_pb2_grpc.SpeechServiceServicer):
         self.metadata: list[tuple[str, str]] = []
         self.rpc_ended = asyncio.Event()
         self.rpc_completed = False
+        self.breaks = 1000
+        self._came = asyncio.Event()
+
+    def text(self) -> str:
+        """All text that has come."""
+        return "".join(request.text.text for request in self.requests)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Until it holds; looked at with each request."""
+        while not condition():
+            self._came.clear()
+            await self._came.wait()
 
     async def Converse(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ConverseResponse]:
         context.add_done_callback(self._on_done)
@@ -71,10 +85,12 @@ class FakeSpeech(speech_pb2_grpc.SpeechServiceServicer):
         talks: dict[str, _Talk] = {}
         async for request in request_iterator:
             self.requests.append(request)
+            self._came.set()
             name = request.utterance_id
             if request.WhichOneof("event") == "start":
                 talks[name] = _Talk(request.start)
-            if request.HasField("end") and name in talks and talks[name].voice == "broken":
+            if request.HasField("end") and name in talks and talks[name].voice == "broken" and self.breaks:
+                self.breaks -= 1
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the stage is down")
             for event in talks[name].answer(request) if name in talks else [{"error": STRANGE}]:
                 yield pb.ConverseResponse(utterance_id=name, **event)
@@ -131,7 +147,9 @@ class _Talk:
         elif self.over or (event == "start" and self.voice == "strange"):
             yield {"error": STRANGE}
         elif event == "start":
-            yield {"started": pb.Started(server_id="live", sample_rate_hz=self.rate_hz, encoding=self.encoding)}
+            yield {
+                "started": pb.Started(server_id="live", sample_rate_hz=self.rate_hz, encoding=self.encoding, seed=SEED)
+            }
         elif self.voice != "deaf":
             yield from getattr(self, f"on_{event}")(request)
 

@@ -41,8 +41,8 @@ from talkwire import SpeechClient
 async def main(target, text):
     async with SpeechClient(target) as client, client.converse() as stream:
         for _ in range(3):
-            utterance = await stream.start()
-            await utterance.send(text)
+            utterance = stream.utterance()
+            await utterance.push(text)
             await utterance.end()
         async for event in utterance:
             print(type(event).__name__, flush=True)
@@ -59,8 +59,8 @@ def server() -> Iterator[Observed]:
 
 async def start(stream: Stream) -> Utterance:
     """An utterance that will not end for long."""
-    utterance = await stream.start()
-    await utterance.send(LONG_TEXT)
+    utterance = stream.utterance()
+    await utterance.push(LONG_TEXT)
     await utterance.end()
     return utterance
 
@@ -97,8 +97,8 @@ async def drop_one(stream: Stream, stranger: SpeechClient, dice: random.Random) 
     """Starts an utterance and ends it before its time, in some way at some moment; how it ended."""
     way = dice.choice(("abort", "server_id", "deadline"))
     moment_s = dice.uniform(0.001, 1.5)
-    utterance = await (stream.start(timeout_s=moment_s) if way == "deadline" else stream.start())
-    await utterance.send(LONG_TEXT[: dice.randint(1, len(LONG_TEXT))])
+    utterance = stream.utterance(timeout_s=moment_s) if way == "deadline" else stream.utterance()
+    await utterance.push(LONG_TEXT[: dice.randint(1, len(LONG_TEXT))])
     if dice.random() < 0.5:
         await utterance.end()
     with suppress(TimeoutError):
@@ -188,8 +188,8 @@ async def test_a_caller_who_leaves_frees_the_slots(server: Observed) -> None:
 
 async def test_a_deadline_frees_the_slot_and_the_stream_lives_on(server: Observed) -> None:
     async with SpeechClient(server.target) as client, client.converse() as stream:
-        utterance = await stream.start(timeout_s=0.5)
-        await utterance.send(LONG_TEXT)
+        utterance = stream.utterance(timeout_s=0.5)
+        await utterance.push(LONG_TEXT)
         with pytest.raises(DeadlineExceeded):
             await rest(utterance)
         assert (await say(stream, TEXT)).speech.audio

@@ -74,8 +74,8 @@ async def test_two_servers_do_not_meet(server: Server) -> None:
     with serving("--profile", "demo") as other:
         assert other.target != server.target
         async with SpeechClient(server.target) as client, SpeechClient(other.target) as stranger:
-            async with client.converse() as stream, await stream.start(seed=3) as utterance:
-                await utterance.send("I am still speaking. ")
+            async with client.converse() as stream, stream.utterance(seed=3) as utterance:
+                await utterance.push("I am still speaking. ")
                 await utterance.flush()
                 await anext(utterance)
                 assert utterance.started is not None
