@@ -94,9 +94,10 @@ def test_the_server_takes_the_contract_alone_from_the_client() -> None:
     assert {name for name in used if not name.startswith("talkwire.v1")} == set()
 
 
-def test_the_client_needs_three_libraries() -> None:
+def test_the_client_needs_three_libraries_and_one_to_play() -> None:
     used = {item.name.split(".")[0] for path in modules("talkwire").values() for item in imports(path)}
-    assert used - set(sys.stdlib_module_names) == CLIENT_NEEDS
+    assert used - set(sys.stdlib_module_names) == {*CLIENT_NEEDS, "sounddevice"}
+    assert set(users("talkwire", "sounddevice")) == {"sinks"}
 
 
 def test_torch_stays_in_the_stages() -> None:
