@@ -23,9 +23,9 @@ from talkwire.utterance import Utterance
 from talkwire.v1 import speech_pb2 as pb
 from tools.server import serving
 
-ABORTS = 200
-STREAMS = 4
-AT_ONCE_ON_A_STREAM = 4
+ABORTS = 500
+STREAMS = 20
+AT_ONCE_ON_A_STREAM = 2
 KILLED_CLIENTS = 20
 CLIENTS_AT_ONCE = 5
 SLOTS = 8
