@@ -37,7 +37,7 @@ protos: $(DEV)  ## generate the contract's Python, lint the contract
 	$(BIN)/buf lint build/contract.binpb --config protos/buf.yaml
 
 bench: $(RUNTIME)  ## figures of this machine: loads on a server, steps of the stages, connector
-	@for name in connector codec talker server; do $(BIN)/python -m benchmarks.$$name || exit 1; echo; done
+	@for name in connector codec talker server converse; do $(BIN)/python -m benchmarks.$$name || exit 1; echo; done
 
 $(RUNTIME): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

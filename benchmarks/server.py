@@ -7,7 +7,6 @@ starts, each with all loads, and behind it the least and the most of them.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
+from benchmarks.processes import children, cpu_s, rss_mib
 from benchmarks.spread import spread
 from talkwire import SpeechClient, bench
 from talkwire.bench import Figures
@@ -27,27 +27,12 @@ STREAMS = (1, 2, 4)
 UTTERANCES = 8
 STARTS = 3
 IDLE_S = 3.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 LOAD_HEAD = ("streams", "done", "TTFA p50 ms", "p95 ms", "first s", "RTF", "audio s/s", "C100 %")
 PROCESS_HEAD = ("process", "RSS MiB", "CPU ms per s of audio", "CPU ms per s idle")
 
 
 # ---- processes
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def rss_mib(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def cpu_s(pid: int) -> float:
-    """Seconds of CPU so far, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def processes(server: int) -> dict[str, int]:
