@@ -42,6 +42,11 @@ class Held:
     descriptors: dict[str, Counter[str]]
     shared_memory: frozenset[str]
 
+    def beyond(self, before: Held) -> dict[str, Counter[str]]:
+        """Descriptors that are more than before, by process. (Then a connection may have been about to close.)"""
+        more = {name: now - before.descriptors[name] for name, now in self.descriptors.items()}
+        return {name: surplus for name, surplus in more.items() if surplus}
+
 
 class Observed:
     """A server that was started with a metrics port.
