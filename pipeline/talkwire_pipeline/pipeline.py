@@ -153,7 +153,7 @@ class Pipeline:
         if not request.language:
             request = dataclasses.replace(request, language=self.deploy.model.language)
         geometry = check(request.geometry or self.deploy.geometry)
-        choice = self._sampling(draws.check(request.sampling))
+        choice = self._sampling(draws.check(request.sampling, runner=self.deploy.runner.model_runner))
         self._admit(request)
         values = draws.resolve(choice, seed=secrets.randbits(63))
         server_id = secrets.token_hex(16)

@@ -92,7 +92,7 @@ class Utterance:
         self._abort: asyncio.Task[Aborted] | None = None
         self._outlet = Outlet()
         self._timers = Timers()
-        self._outlet.emit(Started(server_id, sampling.seed, geometry, host.deploy.stages.talker.model_runner))
+        self._outlet.emit(Started(server_id, sampling.seed, geometry, host.deploy.runner.model_runner))
         limit_s = request.timeout_s or host.deploy.server.utterance_timeout_s
         self._timers.set("timeout_s", limit_s, lambda: self._time_out("timeout_s", limit_s))
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import msgspec
-import yaml
+from typing import get_args
 
 from talkwire_pipeline.deploy import Deploy, load
-from talkwire_pipeline.deploy.load import profiles
+from talkwire_pipeline.deploy.files import profiles
+from talkwire_pipeline.deploy.schema import Platform
+from talkwire_pipeline.deploy.show import difference, render
 from talkwire_pipeline.errors import DeployError, InvalidArgumentError, TalkwireError
 from talkwire_server import logs
 from talkwire_server.version import version
+
+log = logging.getLogger(__name__)
 
 USAGE_ERROR = 2
 """Exit code where the command line, the deployment or a port is at fault; 1 is for what fails later."""
@@ -28,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.setup(options.log_level, options.log_format)
     command: Callable[[argparse.Namespace, Deploy], int] = options.command
     try:
-        return command(options, load(options.profile, overrides=_overrides(options)))
+        return command(options, _load(options, options.profile))
     except TalkwireError as error:
         print(f"talkwire-server: {error.message}", file=sys.stderr)
         usage = isinstance(error, DeployError | InvalidArgumentError) or error.reason == "PORT_IN_USE"
@@ -51,7 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     offline = _command(commands, "synthesize", _synthesize, "speak every line of a file into a WAV file")
     offline.add_argument("--texts", type=Path, required=True, help="file with one text a line")
     offline.add_argument("--out", type=Path, required=True, help="folder for 0001.wav, 0002.wav, ...")
-    _command(commands, "config", _config, "print the resolved deployment as YAML")
+    config = _command(commands, "config", _config, "print the resolved deployment, and where each value came from")
+    what = config.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="only say what is wrong, with exit code 2, and warnings")
+    what.add_argument("--diff", metavar="PROFILE", help="print what is not the same in this deploy file or profile")
     return parser
 
 
@@ -65,6 +71,8 @@ def _command(
     shipped = ", ".join(profiles())
     source = f"deploy file (.yaml), or a shipped profile: {shipped} (default: %(default)s)"
     parser.add_argument("--profile", default="demo", help=source)
+    platform = "where it runs (default: TALKWIRE_PLATFORM, else what this machine is)"
+    parser.add_argument("--platform", choices=get_args(Platform), help=platform)
     example = "set a key of the deployment, as talker.max_num_seqs=4; may be given again"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=example)
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
@@ -79,6 +87,15 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _load(options: argparse.Namespace, profile: str) -> Deploy:
+    return load(profile, platform=options.platform, overrides=_overrides(options))
+
+
+def _warn(deploy: Deploy) -> None:
+    for warning in deploy.warnings:
+        log.warning("%s", warning)
+
+
 def _overrides(options: argparse.Namespace) -> list[str]:
     port = getattr(options, "metrics_port", None)
     return [*options.set, *([] if port is None else [f"server.metrics_port={port}"])]
@@ -87,6 +104,7 @@ def _overrides(options: argparse.Namespace) -> list[str]:
 def _serve(options: argparse.Namespace, deploy: Deploy) -> int:
     from talkwire_server.app import serve
 
+    _warn(deploy)
     gc.freeze()  # what was imported stays: a full collection would look through it while callers wait for audio
     asyncio.run(serve(deploy, host=options.host, port=options.port, announce=lambda line: print(line, flush=True)))
     return 0
@@ -97,6 +115,7 @@ def _synthesize(options: argparse.Namespace, deploy: Deploy) -> int:
 
     from talkwire_server.offline import synthesize, table
 
+    _warn(deploy)
     texts = _lines(options.texts)
     options.out.mkdir(parents=True, exist_ok=True)
     console = Console()
@@ -115,8 +134,13 @@ def _lines(path: Path) -> list[str]:
     return texts
 
 
-def _config(_options: argparse.Namespace, deploy: Deploy) -> int:
-    yaml.safe_dump(msgspec.to_builtins(deploy), sys.stdout, sort_keys=False, allow_unicode=True)
+def _config(options: argparse.Namespace, deploy: Deploy) -> int:
+    if options.check:
+        print("\n".join(deploy.warnings), end="\n" if deploy.warnings else "")
+    elif options.diff is not None:
+        print(difference(deploy, _load(options, options.diff)), end="")
+    else:
+        print(render(deploy), end="")
     return 0
 
 

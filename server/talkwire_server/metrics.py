@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from talkwire_pipeline import events
 from talkwire_pipeline.deploy import Deploy
+from talkwire_pipeline.deploy.show import features
 from talkwire_pipeline.geometry import SAMPLE_RATE_HZ
-from talkwire_server.requests import GEOMETRY_FIELDS
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -19,6 +19,13 @@ _TTFA_S = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10)
 _FACTOR = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1, 1.5, 2, 5)
 _PAYLOAD_S = (0.04, 0.08, 0.16, 0.24, 0.32, 0.48, 0.64, 1, 2, 5)
 _ABORT_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)
+_GEOMETRY_PARTS = {
+    "initial": "initial",
+    "chunk": "steady",
+    "left_context": "left",
+    "right_holdback": "holdback",
+    "initial_right_holdback": "initial_holdback",
+}
 _ENDS = (*get_args(events.FinishReason), "aborted", "failed", "disconnected")
 
 
@@ -64,13 +71,23 @@ class Metrics:
         return make_wsgi_app(self.registry)
 
     def describe(self, deploy: Deploy, version: str) -> None:
-        """Shows what runs: `talkwire_build_info` and `talkwire_geometry_frames`."""
+        """Shows what runs: `talkwire_build_info`, `talkwire_geometry_frames` and `talkwire_runner_feature`."""
         build = Info("talkwire_build", "What runs.", registry=self.registry)
-        runner = deploy.stages.talker.model_runner
-        build.info({"version": version, "profile": deploy.profile, "platform": deploy.platform, "runner": runner})
-        frames = self._gauge("geometry_frames", "The default geometry.", "number")
-        for key, name in GEOMETRY_FIELDS.items():
-            frames.labels(key).set(getattr(deploy.geometry, name))
+        build.info(
+            {
+                "version": version,
+                "profile": deploy.profile,
+                "platform": deploy.platform,
+                "runner": deploy.runner.model_runner,
+                "model": deploy.model.name or deploy.model.checkpoint,
+            }
+        )
+        frames = self._gauge("geometry_frames", "The default geometry.", "part")
+        for part, name in _GEOMETRY_PARTS.items():
+            frames.labels(part).set(getattr(deploy.geometry, name))
+        on = self._gauge("runner_feature", "Whether the runner does this.", "feature")
+        for name, value in features(deploy).items():
+            on.labels(name).set(value)
 
     def watch_queue(self, length: Callable[[], int]) -> None:
         """Shows how many segments wait for a slot; `length` is asked at every scrape."""

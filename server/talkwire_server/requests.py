@@ -17,7 +17,7 @@ from talkwire_pipeline import sampling as draws
 from talkwire_pipeline.errors import InvalidArgumentError
 from talkwire_pipeline.geometry import PRESETS, Geometry
 from talkwire_pipeline.request import UtteranceRequest
-from talkwire_pipeline.sampling import SamplingChoice
+from talkwire_pipeline.sampling import Runner, SamplingChoice
 from talkwire_server.audio import SAMPLE_RATES_HZ, Encoding, Format
 
 MAX_ID_CHARS = 128
@@ -64,8 +64,8 @@ class Opening:
     form: Format
 
 
-def opening(start: pb.Start, default: Geometry) -> Opening:
-    """The checked `start`; `default` is the deployment's geometry.
+def opening(start: pb.Start, default: Geometry, runner: Runner = "embedded") -> Opening:
+    """The checked `start`; `default` is the deployment's geometry, `runner` what steps its talker.
 
     Raises `InvalidArgumentError` that names the field (`start.sampling.top_p`), the value and what it may be.
     """
@@ -74,7 +74,7 @@ def opening(start: pb.Start, default: Geometry) -> Opening:
     if start.language and not _LANGUAGE.fullmatch(start.language):
         raise InvalidArgumentError("start.language", f"{start.language[:40]!r} is no BCP 47 tag, such as en or en-US")
     request = UtteranceRequest(
-        sampling=to_sampling(start.sampling),
+        sampling=to_sampling(start.sampling, runner=runner),
         geometry=to_geometry(start.geometry, default),
         language=start.language,
         voice=start.voice,
@@ -120,9 +120,9 @@ def to_format(message: pb.AudioFormat, field: str = "start.audio_format") -> For
     return Format(ENCODINGS[message.encoding], rate)
 
 
-def to_sampling(message: pb.Sampling, field: str = "start.sampling") -> SamplingChoice:
-    """The values that are set, each in its range."""
-    return draws.check(SamplingChoice(**_set_fields(message, SamplingChoice.__struct_fields__)), field)
+def to_sampling(message: pb.Sampling, field: str = "start.sampling", runner: Runner = "embedded") -> SamplingChoice:
+    """The values that are set, each in its range and taken by the runner."""
+    return draws.check(SamplingChoice(**_set_fields(message, SamplingChoice.__struct_fields__)), field, runner)
 
 
 def to_geometry(message: pb.Geometry, default: Geometry, field: str = "start.geometry") -> Geometry | None:

@@ -10,6 +10,7 @@ import msgspec
 from talkwire.v1 import speech_pb2 as pb
 from talkwire_pipeline import events
 from talkwire_pipeline.deploy import Deploy
+from talkwire_pipeline.deploy.show import features
 from talkwire_pipeline.geometry import CODEBOOKS, FRAME_RATE_HZ, SAMPLE_RATE_HZ, Geometry
 from talkwire_pipeline.pipeline import PipelineInfo
 from talkwire_pipeline.sampling import SamplingChoice
@@ -104,7 +105,7 @@ def server_info(info: PipelineInfo, deploy: Deploy, version: str) -> pb.GetServe
         profile=deploy.profile,
         model=_model(info),
         platform=deploy.platform,
-        runner=deploy.stages.talker.model_runner,
+        runner=deploy.runner.model_runner,
         geometry=geometry(deploy.geometry),
         sampling=sampling(info.sampling),
         audio_formats=_formats(),
@@ -114,6 +115,9 @@ def server_info(info: PipelineInfo, deploy: Deploy, version: str) -> pb.GetServe
         max_text_chars=deploy.text.max_utterance_chars,
         library_versions=_versions(info),
         deploy_json=msgspec.json.encode(deploy).decode(),
+        runner_features=features(deploy),
+        provenance=deploy.provenance,
+        warnings=deploy.warnings,
     )
 
 

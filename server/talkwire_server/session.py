@@ -127,7 +127,8 @@ class Session:
             text = f"utterance {utterance_id!r} is live on this stream: take another id, or wait for its end event"
             raise AlreadyExistsError(text, reason="UTTERANCE_ID_IN_USE")
         try:
-            opening = requests.opening(start, self._admission.pipeline.deploy.geometry)
+            deploy = self._admission.pipeline.deploy
+            opening = requests.opening(start, deploy.geometry, deploy.runner.model_runner)
             utterance = self._admission.open(opening, self._voice, len(self._live))
         except TalkwireError as error:
             self._reply(utterance_id, "failed", error)

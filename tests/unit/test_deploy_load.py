@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from talkwire_pipeline.deploy import load
-from talkwire_pipeline.deploy.load import profiles
+from talkwire_pipeline.deploy.files import profiles
 from talkwire_pipeline.errors import DeployError
 
 

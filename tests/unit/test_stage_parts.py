@@ -14,11 +14,11 @@ from talkwire_pipeline.child import LogPipe
 from talkwire_pipeline.connector.edge import Receiver, Sender
 from talkwire_pipeline.connector.ring import Ring, RingFds
 from talkwire_pipeline.deploy import Deploy
-from talkwire_pipeline.errors import CheckpointError
+from talkwire_pipeline.errors import CheckpointError, DeployError
 from talkwire_pipeline.messages import Ping
 from talkwire_pipeline.stage import logs
 from talkwire_pipeline.stage.config import StageConfig, config_pipe, read_config
-from talkwire_pipeline.stage.facts import device_name
+from talkwire_pipeline.stage.device import torch_device
 from talkwire_pipeline.stage.outbox import Outbox
 from talkwire_pipeline.stage.process import words_of
 
@@ -106,10 +106,13 @@ def test_a_configuration_that_no_pipe_holds_is_refused() -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_a_device_is_the_platforms_first_unless_it_is_named() -> None:
-    assert device_name("auto", "rocm") == "cuda:0"
-    assert device_name("auto", "cpu") == "cpu"
-    assert device_name("cuda:3", "cuda") == "cuda:3"
+def test_a_stage_computes_where_the_deployment_says() -> None:
+    assert torch_device("auto", "cpu").type == "cpu"
+
+
+def test_a_platform_that_pytorch_does_not_have_is_refused_with_both_names() -> None:
+    with pytest.raises(DeployError, match=r"for musa, and PyTorch .* finds \w+ here: --platform \w+ works"):
+        torch_device("auto", "musa")
 
 
 def test_the_words_of_an_error_begin_with_its_reason() -> None:

@@ -1139,6 +1139,46 @@ class GetServerInfoResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class RunnerFeaturesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.bool
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.bool = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class ProvenanceEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SERVER_VERSION_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
@@ -1153,6 +1193,9 @@ class GetServerInfoResponse(_message.Message):
     MAX_TEXT_CHARS_FIELD_NUMBER: _builtins.int
     LIBRARY_VERSIONS_FIELD_NUMBER: _builtins.int
     DEPLOY_JSON_FIELD_NUMBER: _builtins.int
+    RUNNER_FEATURES_FIELD_NUMBER: _builtins.int
+    PROVENANCE_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     server_version: _builtins.str
     """Version of the server."""
     profile: _builtins.str
@@ -1193,6 +1236,18 @@ class GetServerInfoResponse(_message.Message):
     def library_versions(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Versions of the libraries that matter, by name."""
 
+    @_builtins.property
+    def runner_features(self) -> _containers.ScalarMap[_builtins.str, _builtins.bool]:
+        """Whether the runner does each of these: "async_scheduling", "decode_graph", ..."""
+
+    @_builtins.property
+    def provenance(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Where each value of the deployment that is no default was written, by its path: "demo.yaml:7"."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What loading the deployment had to say."""
+
     def __init__(
         self,
         *,
@@ -1210,10 +1265,13 @@ class GetServerInfoResponse(_message.Message):
         max_text_chars: _builtins.int = ...,
         library_versions: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         deploy_json: _builtins.str = ...,
+        runner_features: _abc.Mapping[_builtins.str, _builtins.bool] | None = ...,
+        provenance: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["geometry", b"geometry", "model", b"model", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_formats", b"audio_formats", "deploy_json", b"deploy_json", "geometry", b"geometry", "library_versions", b"library_versions", "max_live_utterances", b"max_live_utterances", "max_text_chars", b"max_text_chars", "model", b"model", "platform", b"platform", "profile", b"profile", "runner", b"runner", "sampling", b"sampling", "server_version", b"server_version", "slot_count", b"slot_count", "voices", b"voices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_formats", b"audio_formats", "deploy_json", b"deploy_json", "geometry", b"geometry", "library_versions", b"library_versions", "max_live_utterances", b"max_live_utterances", "max_text_chars", b"max_text_chars", "model", b"model", "platform", b"platform", "profile", b"profile", "provenance", b"provenance", "runner", b"runner", "runner_features", b"runner_features", "sampling", b"sampling", "server_version", b"server_version", "slot_count", b"slot_count", "voices", b"voices", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

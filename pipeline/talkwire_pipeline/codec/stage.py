@@ -8,16 +8,17 @@ from talkwire_pipeline.checkpoint import read_checkpoint, resolve_checkpoint
 from talkwire_pipeline.codec.decoder import CodecDecoder
 from talkwire_pipeline.codec.loop import CodecLoop
 from talkwire_pipeline.deploy import Deploy
-from talkwire_pipeline.stage.facts import device_name, facts
+from talkwire_pipeline.stage.device import torch_device
+from talkwire_pipeline.stage.facts import facts
 from talkwire_pipeline.stage.process import Built, Emit
 from talkwire_pipeline.weights import load_codec
 
 
 def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
-    """A `talkwire_pipeline.stage.process.Build`. Raises `CheckpointError`."""
+    """A `talkwire_pipeline.stage.process.Build`. Raises `CheckpointError` and `DeployError`."""
     options = deploy.stages.codec
     torch.set_num_threads(options.threads)
-    device = torch.device(device_name(options.device, deploy.platform))
+    device = torch_device(options.devices, deploy.platform)
     # Half precision is heard in quiet passages, and the codec is small: only who asks for it gets it.
     dtype = torch.float32 if options.dtype == "auto" else getattr(torch, options.dtype)
     checkpoint = read_checkpoint(resolve_checkpoint(deploy.model.checkpoint), deploy.model.name)

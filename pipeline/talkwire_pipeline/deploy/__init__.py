@@ -1,4 +1,4 @@
-"""Deploy files: what runs, with which shape, on which machine. Pure."""
+"""Deploy files: what runs, with which shape, on which machine. Needs no torch."""
 
 from talkwire_pipeline.deploy.load import load
 from talkwire_pipeline.deploy.schema import Deploy

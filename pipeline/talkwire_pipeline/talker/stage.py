@@ -15,7 +15,8 @@ from talkwire_pipeline.errors import DeployError
 from talkwire_pipeline.geometry import CODEBOOKS, PRESETS
 from talkwire_pipeline.messages import Failed, Message, Open, PutReference, Refused
 from talkwire_pipeline.sampling import Sampling
-from talkwire_pipeline.stage.facts import device_name, facts
+from talkwire_pipeline.stage.device import torch_device
+from talkwire_pipeline.stage.facts import facts
 from talkwire_pipeline.stage.process import Built, Emit
 from talkwire_pipeline.talker.embedded import EmbeddedRunner
 from talkwire_pipeline.talker.ids import IdSpace
@@ -65,7 +66,7 @@ class Loaded:
 def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
     """A `talkwire_pipeline.stage.process.Build`. Raises `CheckpointError` and `DeployError`."""
     options = deploy.stages.talker
-    check_runner(options)
+    check_runner(deploy)
     torch.set_num_threads(options.threads)
     loaded = load(deploy)
     warm_up(loaded)
@@ -76,7 +77,7 @@ def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
             dtype=dtype_name(options, loaded.device),
             parameters=loaded.parameters,
             slots=options.max_num_seqs,
-            model_runner=options.model_runner,
+            model_runner=deploy.runner.model_runner,
             max_model_len=options.max_model_len,
         ),
     )
@@ -85,7 +86,7 @@ def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
 def load(deploy: Deploy) -> Loaded:
     """Reads the checkpoint and puts the talker on its device."""
     options = deploy.stages.talker
-    device = torch.device(device_name(options.device, deploy.platform))
+    device = torch_device(options.devices, deploy.platform)
     checkpoint = read_checkpoint(resolve_checkpoint(deploy.model.checkpoint), deploy.model.name)
     prompt = PromptBuilder(checkpoint.folder).build("Ready.", "Yes.", reference_frames=1)
     ids = IdSpace(
@@ -109,12 +110,15 @@ def load(deploy: Deploy) -> Loaded:
     return Loaded(options, device, state, runner, prompt, weights.parameters)
 
 
-def check_runner(options: Talker) -> None:
-    """Raises `DeployError` for a runner that this installation does not have."""
-    if options.model_runner != "embedded":
+def check_runner(deploy: Deploy) -> None:
+    """Raises `DeployError` for a runner that does not work on the platform, or that this installation does not have."""
+    name = deploy.runner.model_runner
+    if name == "v2" and deploy.platform == "npu":
+        raise DeployError("stages.talker.model_runner: v2 does not run on npu: set model_runner: v1, which does")
+    if name != "embedded":
         raise DeployError(
-            f"stages.talker.model_runner: {options.model_runner} comes with the extra talkwire[vllm], which this "
-            "version does not have yet; `embedded` works here"
+            f"stages.talker.model_runner: {name} comes with the extra talkwire[vllm], which this version does not "
+            "have yet: set model_runner: embedded, which works here"
         )
 
 
