@@ -98,9 +98,11 @@ async def serve() -> AsyncIterator[Callable[..., Awaitable[Served]]]:
     """Starts a server: `await serve("server.max_live_utterances=1", channel=..., stages=FakeStages(...))`."""
     async with AsyncExitStack() as stack:
 
-        async def start(*overrides: str, stages: FakeStages | None = None, channel: Any = ()) -> Served:
+        async def start(
+            *overrides: str, stages: FakeStages | None = None, channel: Any = (), platform: str = "cpu"
+        ) -> Served:
             stages = stages or FakeStages()
-            app = App(load("demo", overrides=overrides, environment={}), stages=stages)
+            app = App(load("demo", platform=platform, overrides=overrides, environment={}), stages=stages)
             await app.start()
             stack.push_async_callback(app.stop)
             await stack.enter_async_context(app.pipeline)

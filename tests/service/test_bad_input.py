@@ -74,6 +74,17 @@ async def test_synthesize_ends_with_the_status_instead(served: Any, start: pb.St
     assert fields(status_of(caught.value)) == [field]
 
 
+async def test_what_the_runner_does_not_sample_with_is_refused_naming_one_that_does(serve: Any) -> None:
+    caller = (await serve("talker.model_runner=v2", platform="cuda")).converse()
+    await caller.send("u", start=pb.Start(sampling=pb.Sampling(repetition_penalty=1.1)))
+    failed = (await caller.until("failed"))[-1].failed
+    assert failed.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert failed.message.startswith("start.sampling.repetition_penalty: 1.1 is not neutral")
+    assert "model_runner v1" in failed.message
+    await caller.send("v", start=pb.Start(sampling=pb.Sampling(repetition_penalty=1.0, top_k=3)))
+    await caller.until("started")
+
+
 async def test_an_unknown_voice_is_not_found(served: Any) -> None:
     caller = served.converse()
     await caller.send("u", start=pb.Start(voice="nobody"))

@@ -199,7 +199,7 @@ async def test_figures_follow_what_happened(serve: Callable[..., Awaitable[Any]]
     assert await figure(served, "talkwire_first_payload_seconds_count") == 1
     assert await figure(served, "talkwire_abort_seconds_count") == 1
     assert await figure(served, "talkwire_audio_seconds_total") == pytest.approx(samples / 24_000)
-    assert await figure(served, 'talkwire_geometry_frames{number="codec_chunk_frames"}') == 25
+    assert await figure(served, 'talkwire_geometry_frames{part="chunk"}') == 25
     assert await figure(served, 'talkwire_stage_up{stage="talker"}') == 1
     assert await figure(served, "talkwire_queued_segments") == 0
     assert await figure(served, "talkwire_busy_slots") == 1
@@ -207,6 +207,8 @@ async def test_figures_follow_what_happened(serve: Callable[..., Awaitable[Any]]
     _, page = await get(served, "/metrics")
     assert 'talkwire_refusals_total{reason="' in page
     assert 'profile="demo"' in page
+    assert 'model="demo"' in page
+    assert 'talkwire_runner_feature{feature="device_codes"} 1.0' in page
     caller.call.cancel()
     await served.idle()
     assert await figure(served, 'talkwire_utterances_total{end="disconnected"}') == 1

@@ -12,7 +12,6 @@ import wave
 from pathlib import Path
 
 import pytest
-import yaml
 from rich.console import Console
 
 from talkwire_pipeline.deploy import load
@@ -55,12 +54,32 @@ def test_a_port_in_use_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_config_prints_what_load_takes_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["config", "--set", "talker.max_num_seqs=3"]) == 0
-    printed = yaml.safe_load(capsys.readouterr().out)
-    assert printed["stages"]["talker"]["max_num_seqs"] == 3
-    printed.pop("profile")
     path = tmp_path / "again.yaml"
-    path.write_text(yaml.safe_dump(printed))
+    path.write_text(capsys.readouterr().out)
     assert load(str(path), environment={}).stages.talker.max_num_seqs == 3
+
+
+def test_config_shows_a_platform_with_where_each_value_came_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--profile", "higgs-v3", "--platform", "rocm"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["model_runner:", "v1", "#", "default", "of", "rocm"] in lines
+    for key, value in (("chunk", 25), ("left_context", 25), ("right_holdback", 4)):
+        name = f"codec_{key}_frames:"
+        (line,) = (line for line in lines if line[0] == name)
+        assert line[1:3] == [str(value), "#"]
+        assert line[3].startswith("profiles/higgs-v3.yaml:")
+
+
+def test_config_checks_and_compares(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["config", "--profile", "higgs-v3", "--platform", "xpu"]
+    assert main([*arguments, "--check", "--set", "talker.model_runner=v2"]) == 2
+    assert "v2 does not run on xpu: v1 does" in capsys.readouterr().err
+    assert main([*arguments, "--check"]) == 0
+    assert "not seam-exact" in capsys.readouterr().out
+    assert main([*arguments, "--diff", "higgs-v3"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main([*arguments, "--diff", "demo"]) == 0
+    assert "stages.talker.max_num_seqs: 32 (profiles/higgs-v3.yaml:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_the_client_needs_three_libraries_and_one_to_play() -> None:
 
 def test_torch_stays_in_the_stages() -> None:
     places = users("talkwire_pipeline", "torch", "transformers")
-    homes = ("talker", "codec", "weights")
+    homes = ("talker", "codec", "weights", "devices")
     assert {name for name in places if name.split(".")[0] not in homes} == set()
     assert users("talkwire_server", "torch", "transformers") == {}
 

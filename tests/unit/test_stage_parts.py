@@ -14,11 +14,11 @@ from talkwire_pipeline.child import LogPipe
 from talkwire_pipeline.connector.edge import Receiver, Sender
 from talkwire_pipeline.connector.ring import Ring, RingFds
 from talkwire_pipeline.deploy import Deploy
+from talkwire_pipeline.devices import torch_device
 from talkwire_pipeline.errors import CheckpointError, DeployError
 from talkwire_pipeline.messages import Ping
 from talkwire_pipeline.stage import logs
 from talkwire_pipeline.stage.config import StageConfig, config_pipe, read_config
-from talkwire_pipeline.stage.device import torch_device
 from talkwire_pipeline.stage.outbox import Outbox
 from talkwire_pipeline.stage.process import words_of
 

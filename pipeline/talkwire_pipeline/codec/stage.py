@@ -8,7 +8,7 @@ from talkwire_pipeline.checkpoint import read_checkpoint, resolve_checkpoint
 from talkwire_pipeline.codec.decoder import CodecDecoder
 from talkwire_pipeline.codec.loop import CodecLoop
 from talkwire_pipeline.deploy import Deploy
-from talkwire_pipeline.stage.device import torch_device
+from talkwire_pipeline.devices import torch_device
 from talkwire_pipeline.stage.facts import facts
 from talkwire_pipeline.stage.process import Built, Emit
 from talkwire_pipeline.weights import load_codec

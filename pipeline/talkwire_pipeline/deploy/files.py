@@ -67,15 +67,14 @@ def _base(file: _File, chain: list[_File]) -> _File | None:
 
 def _locate(name: str, asked: str, folder: Path | None) -> _File:
     """A file by its path, from the folder of the file that asks, or a shipped profile by its name."""
-    if name.endswith((".yaml", ".yml")):
+    if name in profiles():
+        return _File(f"profiles/{name}.yaml", _folder() / f"{name}.yaml", None)
+    if name.endswith((".yaml", ".yml")) and "\0" not in name:
         path = ((folder or Path()) / name).resolve()
-        file = _File(name, path, path.parent)
-    else:
-        file = _File(f"profiles/{name}.yaml", _folder() / f"{name}.yaml", None)
-    if "\0" in name or not file.path.is_file():
-        known = ", ".join(profiles())
-        raise DeployError(f"{asked}{name}: no such profile, nor a .yaml file; shipped profiles: {known}")
-    return file
+        if path.is_file():
+            return _File(name, path, path.parent)
+    known = ", ".join(profiles())
+    raise DeployError(f"{asked}{name}: no such profile, nor a .yaml file; shipped profiles: {known}")
 
 
 def _folder() -> Traversable:

@@ -11,11 +11,11 @@ import torch
 from talkwire_pipeline.checkpoint import read_checkpoint, resolve_checkpoint
 from talkwire_pipeline.deploy import Deploy
 from talkwire_pipeline.deploy.schema import Talker
+from talkwire_pipeline.devices import torch_device
 from talkwire_pipeline.errors import DeployError
 from talkwire_pipeline.geometry import CODEBOOKS, PRESETS
 from talkwire_pipeline.messages import Failed, Message, Open, PutReference, Refused
 from talkwire_pipeline.sampling import Sampling
-from talkwire_pipeline.stage.device import torch_device
 from talkwire_pipeline.stage.facts import facts
 from talkwire_pipeline.stage.process import Built, Emit
 from talkwire_pipeline.talker.embedded import EmbeddedRunner
