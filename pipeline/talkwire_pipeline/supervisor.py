@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from talkwire_pipeline.child import Child
@@ -34,7 +35,7 @@ class Supervisor:
 
     Args:
         deploy: the resolved deployment.
-        limits: how long things may take.
+        limits: how long things may take; how long a start may is the deployment's to say.
         builders: `module:function` of each stage, a `talkwire_pipeline.stage.process.Build`.
     """
 
@@ -129,7 +130,8 @@ class Supervisor:
             self._rings[name] = Ring.create(capacity, name)
 
     def _keeper(self, stage: StageName, on_message: OnMessage) -> Keeper:
-        keeper = Keeper(stage, lambda: self._spawn(stage), self._limits, on_message, self._entered)
+        limits = replace(self._limits, ready_s=getattr(self._deploy.stages, stage).start_timeout_s)
+        keeper = Keeper(stage, lambda: self._spawn(stage), limits, on_message, self._entered)
         keeper.link = Link(self._rings[f"{stage}_commands"], self._rings[f"{stage}_replies"], keeper.receive)
         return keeper
 

@@ -82,6 +82,11 @@ def load_talker(checkpoint: Checkpoint, device: torch.device) -> TalkerWeights:
         )
 
 
+def count_talker(checkpoint: Checkpoint) -> int:
+    """How many numbers the talker has, from the headers alone. Raises as `load_talker` does."""
+    return _count(locate(checkpoint, "talker"))
+
+
 def load_codec(
     checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> dict[str, torch.Tensor]:

@@ -101,7 +101,7 @@ async def test_they_speak_stop_and_come_back(prompt: npt.NDArray[np.int32]) -> N
     ("override", "error", "words"),
     [
         ("model.checkpoint=/no/such/folder", CheckpointError, "there is no folder /no/such/folder"),
-        ("talker.model_runner=v1", DeployError, "embedded, which works here"),
+        ("talker.model_runner=v1", DeployError, "install the extra .*, or set model_runner: embedded"),
     ],
 )
 async def test_what_cannot_be_loaded_is_said(override: str, error: type[TalkwireError], words: str) -> None:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 from support.heard import Heard
 from support.stage_doubles import BUILDERS, CRASH, PRINT, STUCK
 from talkwire_pipeline.deploy import Deploy
-from talkwire_pipeline.deploy.schema import Codes, Connectors
+from talkwire_pipeline.deploy.schema import Codec, Codes, Connectors, Stages, Talker
 from talkwire_pipeline.errors import CheckpointError, UnavailableError
 from talkwire_pipeline.geometry import PRESETS
 from talkwire_pipeline.messages import (
@@ -235,7 +234,8 @@ async def test_a_failed_start_is_unavailable(
     heard: Heard, monkeypatch: pytest.MonkeyPatch, fault: str, ready_s: float, words: str
 ) -> None:
     monkeypatch.setenv("STAGE_DOUBLE", fault)
-    stages = Supervisor(Deploy(), limits=replace(QUICK, ready_s=ready_s), builders=BUILDERS)
+    sections = Stages(talker=Talker(start_timeout_s=ready_s), codec=Codec(start_timeout_s=ready_s))
+    stages = Supervisor(Deploy(stages=sections), limits=QUICK, builders=BUILDERS)
     with pytest.raises(UnavailableError) as caught:
         await stages.start(heard.on_message, heard.on_state)
     assert words in caught.value.message
@@ -303,6 +303,7 @@ PARENT = """
 import asyncio
 from support.stage_doubles import BUILDERS
 from talkwire_pipeline.deploy import Deploy
+from talkwire_pipeline.deploy.schema import Codec, Stages, Talker
 from talkwire_pipeline.supervisor import Supervisor
 
 async def main():

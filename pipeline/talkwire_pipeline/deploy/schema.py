@@ -61,6 +61,7 @@ class Talker(_Section, frozen=True, kw_only=True):
         device_feedback: a step's codes are the next one's input without a way through the host.
         batched_state_update: one update for all slots of a step.
         async_egress: rows leave by copies that no step waits for.
+        start_timeout_s: limit of a start, from the new process to its first warm step; then it is tried again.
         threads: CPU threads of the process.
         niceness: added to the process's nice value, so that compute stays below the front end.
     """
@@ -84,6 +85,7 @@ class Talker(_Section, frozen=True, kw_only=True):
     device_feedback: Switch = None
     batched_state_update: Switch = None
     async_egress: Switch = None
+    start_timeout_s: Seconds = 120.0
     threads: Count = 1
     niceness: Amount = 10
 
@@ -98,7 +100,7 @@ class Codec(_Section, frozen=True, kw_only=True):
         dtype: `auto`: float32 everywhere; half precision is heard in quiet passages.
         enforce_eager: no captured graphs.
         codec_graphs: decoder calls replay captured graphs.
-        devices, threads, niceness: as for the talker.
+        devices, start_timeout_s, threads, niceness: as for the talker.
     """
 
     max_num_seqs: Count = 64
@@ -107,6 +109,7 @@ class Codec(_Section, frozen=True, kw_only=True):
     devices: Devices = "auto"
     enforce_eager: bool = False
     codec_graphs: Switch = None
+    start_timeout_s: Seconds = 120.0
     threads: Count = 1
     niceness: Amount = 10
 

@@ -7,7 +7,9 @@ from importlib.metadata import version
 from typing import Any
 
 
-def facts(*, device: str, dtype: str, parameters: int, slots: int, **others: Any) -> dict[str, Any]:
+def facts(
+    *, device: str, dtype: str, parameters: int, slots: int, versions: dict[str, str] | None = None, **others: Any
+) -> dict[str, Any]:
     """The facts of `Ready`: these, the process and the versions of the libraries that compute.
 
     Args:
@@ -15,6 +17,7 @@ def facts(*, device: str, dtype: str, parameters: int, slots: int, **others: Any
         dtype: what it computes in.
         parameters: how many numbers were loaded.
         slots: generations that it holds at the same time.
+        versions: of more libraries, by name.
         others: what is the stage's own.
     """
     return {
@@ -23,6 +26,6 @@ def facts(*, device: str, dtype: str, parameters: int, slots: int, **others: Any
         "dtype": dtype,
         "parameters": parameters,
         "slots": slots,
-        "versions": {name: version(name) for name in ("torch", "transformers")},
+        "versions": {name: version(name) for name in ("torch", "transformers")} | (versions or {}),
         **others,
     }

@@ -8,7 +8,7 @@ from time import monotonic_ns
 import numpy as np
 import torch
 
-from talkwire_pipeline.checkpoint import read_checkpoint, resolve_checkpoint
+from talkwire_pipeline.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
 from talkwire_pipeline.deploy import Deploy
 from talkwire_pipeline.deploy.schema import Talker
 from talkwire_pipeline.devices import torch_device
@@ -23,8 +23,9 @@ from talkwire_pipeline.talker.ids import IdSpace
 from talkwire_pipeline.talker.loop import TalkerLoop
 from talkwire_pipeline.talker.runner import Runner
 from talkwire_pipeline.talker.state import TalkerState
+from talkwire_pipeline.talker.vllm_runner import EngineSpec, VllmRunner, rows_per_step
 from talkwire_pipeline.text.prompt import Prompt, PromptBuilder
-from talkwire_pipeline.weights import load_talker
+from talkwire_pipeline.weights import count_talker, load_talker
 
 WARM_UP_ROWS = 12
 """Rows of a generation of the warm-up: the ramp of the delay pattern and a few more."""
@@ -77,6 +78,7 @@ def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
             dtype=dtype_name(options, loaded.device),
             parameters=loaded.parameters,
             slots=options.max_num_seqs,
+            versions={"vllm": loaded.runner.version} if isinstance(loaded.runner, VllmRunner) else {},
             model_runner=deploy.runner.model_runner,
             max_model_len=options.max_model_len,
         ),
@@ -84,41 +86,48 @@ def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
 
 
 def load(deploy: Deploy) -> Loaded:
-    """Reads the checkpoint and puts the talker on its device."""
+    """Reads the checkpoint and puts the talker on its device; what can be refused is refused before that."""
     options = deploy.stages.talker
-    device = torch_device(options.devices, deploy.platform)
     checkpoint = read_checkpoint(resolve_checkpoint(deploy.model.checkpoint), deploy.model.name)
+    parameters = count_talker(checkpoint)
     prompt = PromptBuilder(checkpoint.folder).build("Ready.", "Yes.", reference_frames=1)
+    device = torch_device(options.devices, deploy.platform)
     ids = IdSpace(
         slots=options.max_num_seqs + 1,
         text_vocabulary=checkpoint.talker.vocabulary,
         bank_rows=options.max_reference_frames,
     )
-    weights = load_talker(checkpoint, device)
-    state = TalkerState(ids, options.max_model_len, device, max_rows_per_step=ids.slots)
-    runner = EmbeddedRunner(
+    state = TalkerState(ids, options.max_model_len, device, max_rows_per_step=rows_per_step(options))
+    runner = _make_runner(deploy, checkpoint, state, int(prompt.ids[-1]))
+    return Loaded(options, device, state, runner, prompt, parameters)
+
+
+def _make_runner(deploy: Deploy, checkpoint: Checkpoint, state: TalkerState, audio_token: int) -> Runner:
+    options = deploy.stages.talker
+    if deploy.runner.model_runner != "embedded":
+        return VllmRunner(EngineSpec(checkpoint, state, audio_token, options, deploy.runner))
+    return EmbeddedRunner(
         checkpoint.talker,
-        weights,
+        load_talker(checkpoint, state.device),
         state,
-        ids,
-        audio_token_id=int(prompt.ids[-1]),
+        state.ids,
+        audio_token_id=audio_token,
         max_model_len=options.max_model_len,
         max_num_batched_tokens=options.max_num_batched_tokens,
-        device=device,
+        device=state.device,
         dtype=options.dtype,
     )
-    return Loaded(options, device, state, runner, prompt, weights.parameters)
 
 
 def check_runner(deploy: Deploy) -> None:
-    """Raises `DeployError` for a runner that does not work on the platform, or that this installation does not have."""
-    name = deploy.runner.model_runner
+    """Raises `DeployError` for a runner that does not work on the platform, or not on so many devices."""
+    options, name = deploy.stages.talker, deploy.runner.model_runner
     if name == "v2" and deploy.platform == "npu":
         raise DeployError("stages.talker.model_runner: v2 does not run on npu: set model_runner: v1, which does")
-    if name != "embedded":
+    if options.devices != "auto" and len(options.devices) > 1:
         raise DeployError(
-            f"stages.talker.model_runner: {name} comes with the extra talkwire[vllm], which this version does not "
-            "have yet: set model_runner: embedded, which works here"
+            f"stages.talker.devices: {list(options.devices)}: the talker runs on one device: name one, and start a "
+            "server for each of the others"
         )
 
 
