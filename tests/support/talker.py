@@ -24,7 +24,12 @@ class Talker:
 
     def open(self, prompt: Sequence[int], max_rows: int, sampling: Sampling, reference: Codes | None = None) -> int:
         """Starts a generation: a prompt of text ids behind a reference's rows. Returns its slot."""
-        bank = [] if reference is None else self.state.put_reference(reference)
+        return self.open_with(
+            [] if reference is None else self.state.put_reference(reference), prompt, max_rows, sampling
+        )
+
+    def open_with(self, bank: Sequence[int], prompt: Sequence[int], max_rows: int, sampling: Sampling) -> int:
+        """The same, with the ids of a reference that is there already."""
         slot = self.state.open(GenerationSpec(len(bank) + len(prompt) + 1, sampling))
         text = [self.state.ids.steps + id_ for id_ in prompt]
         self.runner.add(slot, [*bank, *text, self.state.step_id(slot)], max_rows)

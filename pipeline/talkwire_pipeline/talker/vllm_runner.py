@@ -67,8 +67,9 @@ class VllmRunner:
         self._requests: dict[int, str] = {}
         self._slots: dict[str, int] = {}
         self._opened = 0
-        from vllm import SamplingParams
         from vllm.v1.engine import EngineCoreRequest
+
+        from vllm import SamplingParams
 
         self.version = _version()
         """Of vLLM."""
@@ -133,8 +134,9 @@ def _start(spec: EngineSpec) -> Any:
     name = spec.runner.model_runner
     os.environ[_SWITCH] = "1" if name == "v2" else "0"
     try:
-        from vllm import EngineArgs
         from vllm.v1.engine.llm_engine import LLMEngine
+
+        from vllm import EngineArgs
     except ImportError as error:
         raise DeployError(
             f"stages.talker.model_runner: {name} runs on vLLM, which cannot be imported here ({error}): install the "
@@ -217,15 +219,15 @@ def _way_out(name: str) -> str:
     return "set model_runner: v1, or embedded" if name == "v2" else "set model_runner: embedded"
 
 
-def running(engine: Any) -> str:
-    """Which of vLLM's model runners an engine has: `v1` or `v2`, by the module of its classes."""
-    worker = engine.engine_core.engine_core.model_executor.driver_worker.worker
+def running(client: Any) -> str:
+    """Which of vLLM's model runners an engine's client has: `v1` or `v2`, by the module of its classes."""
+    worker = client.engine_core.model_executor.driver_worker.worker
     modules = [each.__module__ for each in type(worker.model_runner).__mro__]
     return "v2" if any(module.startswith("vllm.v1.worker.gpu.") for module in modules) else "v1"
 
 
 def _check_runner(engine: Any, name: str) -> None:
-    found = running(engine)
+    found = running(engine.engine_core)
     if found != name:
         engine.engine_core.shutdown()
         raise DeployError(f"stages.talker.model_runner: {name} was asked for and vLLM took {found}: {_way_out(name)}")
