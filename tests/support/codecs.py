@@ -109,6 +109,8 @@ class EchoDecoder:
     def clock(self) -> int:
         return self.now_ns
 
+    def capture(self, batch: int, frames: int, start: int, stop: int) -> None: ...
+
     def decode(self, windows: Codes, start: int, stop: int) -> Samples:
         if self.broken:
             raise RuntimeError("out of memory")

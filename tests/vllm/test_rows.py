@@ -26,11 +26,18 @@ from talkwire_pipeline.text.prompt import PromptBuilder
 from talkwire_pipeline.weights import load_talker
 
 RUNNER: Any = os.environ.get("TALKWIRE_TEST_RUNNER", "v1")
-CPU = torch.device("cpu")
+DEVICE = torch.device(os.environ.get("TALKWIRE_TEST_DEVICE", "cpu"))
 SLOTS = 8
 MAX_ROWS = 300
 BANK_ROWS = 128
-SECTION = Section(max_num_seqs=SLOTS, max_model_len=512, max_num_batched_tokens=64, dtype="float32")
+SECTION = Section(
+    max_num_seqs=SLOTS,
+    max_model_len=512,
+    max_num_batched_tokens=64,
+    dtype="float32",
+    gpu_memory_utilization=0.1,
+    attention_backend=None if DEVICE.type == "cpu" else "TRITON_ATTN",  # the one that takes float32
+)
 TEXTS = (
     "The old mill stands by the river.",
     "Hello there.",
@@ -77,20 +84,20 @@ def prompts() -> tuple[list[int], ...]:
 
 def make_state() -> TalkerState:
     ids = IdSpace(SLOTS + 1, checkpoint().talker.vocabulary, bank_rows=BANK_ROWS)
-    return TalkerState(ids, SECTION.max_model_len, CPU, max_rows_per_step=rows_per_step(SECTION))
+    return TalkerState(ids, SECTION.max_model_len, DEVICE, max_rows_per_step=rows_per_step(SECTION))
 
 
 def make_embedded() -> Talker:
     state = make_state()
     runner = EmbeddedRunner(
         checkpoint().talker,
-        load_talker(checkpoint(), CPU),
+        load_talker(checkpoint(), DEVICE),
         state,
         state.ids,
         audio_token_id=prompts()[0][-1],
         max_model_len=SECTION.max_model_len,
         max_num_batched_tokens=SECTION.max_num_batched_tokens,
-        device=CPU,
+        device=DEVICE,
         dtype="float32",
     )
     return Talker(state, runner)

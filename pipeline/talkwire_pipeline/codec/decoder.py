@@ -8,7 +8,7 @@ Shapes: B windows, T frames, S samples, C channels.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,6 +134,27 @@ class _Block:
         return x
 
 
+_Call = tuple[int, int, Plan]
+"""Windows, frames that go in, and the way through the decoder."""
+
+
+class _Captured:
+    """A call that was captured, with the tensors that it reads and writes."""
+
+    def __init__(self, codes: Tensor, run: Callable[[Tensor], Tensor]) -> None:
+        self._codes = codes
+        run(codes)  # what is prepared at a first call must not be captured
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._samples = run(codes)
+
+    def replay(self, codes: Tensor) -> Tensor:
+        """The result for `codes`, until the next replay."""
+        self._codes.copy_(codes)
+        self._graph.replay()
+        return self._samples
+
+
 class CodecDecoder:
     """Decodes windows of frames.
 
@@ -154,7 +175,10 @@ class CodecDecoder:
         config: CodecConfig,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        graphs: bool = False,
     ) -> None:
+        """`graphs`: calls of shapes that `capture` has met replay what was captured; CUDA alone has them."""
+        self._captured: dict[_Call, _Captured] | None = {} if graphs else None
         self.device = torch.device(device)
         self.dtype = dtype
         self._ratios = config.ratios
@@ -183,8 +207,19 @@ class CodecDecoder:
         """
         way = plan(self._ratios, windows.shape[1], start, stop)
         codes = torch.from_numpy(windows[:, way.start : way.stop].astype(np.int64)).to(self.device)
-        samples: Samples = self._run(codes, way).float().cpu().numpy()
+        captured = self._captured.get((*codes.shape[:2], way)) if self._captured else None
+        decoded = self._run(codes, way) if captured is None else captured.replay(codes)
+        samples: Samples = decoded.float().cpu().numpy()
         return samples
+
+    @torch.inference_mode()
+    def capture(self, batch: int, frames: int, start: int, stop: int) -> None:
+        """Prepares calls of `decode` with windows [batch, frames, 8]; does nothing without graphs."""
+        way = plan(self._ratios, frames, start, stop)
+        call = (batch, way.stop - way.start, way)
+        if self._captured is not None and call not in self._captured:
+            codes = torch.zeros(batch, way.stop - way.start, CODEBOOKS, dtype=torch.int64, device=self.device)
+            self._captured[call] = _Captured(codes, lambda inputs: self._run(inputs, way))
 
     def decode_whole(self, frames: Codes) -> Samples:
         """The whole decode of `frames` [T, 8]: [T * 960] float32.

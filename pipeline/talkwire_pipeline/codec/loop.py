@@ -44,6 +44,9 @@ class Decoder(Protocol):
     def decode(self, windows: Codes, start: int, stop: int) -> npt.NDArray[np.float32]:
         """[B, T, 8] codes to the samples [B, (stop - start) * 960] of frames `[start, stop)`."""
 
+    def capture(self, batch: int, frames: int, start: int, stop: int) -> None:
+        """Prepares such calls with windows [batch, frames, 8]."""
+
 
 class CodecLoop:
     """Holds generations, decides what is decoded next, decodes it.
@@ -247,6 +250,7 @@ class CodecLoop:
     def _time_call(self, shape: Shape, windows: int = 1) -> float:
         self._met.add((windows, shape))
         codes = np.zeros((windows, shape.total, CODEBOOKS), np.int16)
+        self._decoder.capture(windows, shape.total, shape.left, shape.left + shape.size)
         begun_ns = self._now_ns()
         self._decoder.decode(codes, shape.left, shape.left + shape.size)
         return (self._now_ns() - begun_ns) / 1e9

@@ -24,7 +24,7 @@ def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
     checkpoint = read_checkpoint(resolve_checkpoint(deploy.model.checkpoint), deploy.model.name)
     tensors = load_codec(checkpoint, device)
     loop = CodecLoop(
-        CodecDecoder(tensors, checkpoint.codec, device, dtype),
+        CodecDecoder(tensors, checkpoint.codec, device, dtype, graphs=deploy.runner.codec_graphs),
         to_server,
         max_batch_frames=options.codec_max_batch_frames,
         max_generations=options.max_num_seqs,
