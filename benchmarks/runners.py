@@ -40,6 +40,7 @@ def measure_steps(profile: str, sets: Sequence[str], slots: Sequence[int]) -> li
     """Rows of the table of one runner; runs in a process of its own."""
     import torch
 
+    from talkwire_pipeline.checkpoint import resolve_checkpoint
     from talkwire_pipeline.delay import EOC
     from talkwire_pipeline.deploy import load
     from talkwire_pipeline.geometry import PRESETS
@@ -55,7 +56,7 @@ def measure_steps(profile: str, sets: Sequence[str], slots: Sequence[int]) -> li
     start_s = time.perf_counter() - begun_s
     loaded.state._draw._mask[..., EOC] = -torch.inf  # nobody ends before it was measured
     loop = loaded.loop(lambda message: None, lambda message: None)
-    prompt = PromptBuilder(stage.resolve_checkpoint(deploy.model.checkpoint)).build(PROMPT)
+    prompt = PromptBuilder(resolve_checkpoint(deploy.model.checkpoint)).build(PROMPT)
     rows: list[tuple[str, ...]] = []
     number = 0
     for count in slots:

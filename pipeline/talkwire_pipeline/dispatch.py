@@ -73,11 +73,14 @@ class Dispatcher(Generic[W]):
         """Opens waiting segments while slots and places are free."""
         while self.waiting and self.busy < self.slots and self.held < self.places:
             arrival = min(self.waiting, key=self._order)
+            started = False
             self.busy += 1
             self.held += 1
-            if not self.waiting.pop(arrival).start():
-                self.busy -= 1
-                self.held -= 1
+            try:
+                started = self.waiting.pop(arrival).start()
+            finally:
+                self.busy -= not started
+                self.held -= not started
 
     def _order(self, arrival: int) -> tuple[int, bool, int, int]:
         segment = self.waiting[arrival]

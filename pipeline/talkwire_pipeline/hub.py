@@ -14,7 +14,7 @@ import numpy as np
 from talkwire_pipeline.delay import DELAY
 from talkwire_pipeline.deploy.schema import Deploy
 from talkwire_pipeline.dispatch import Dispatcher
-from talkwire_pipeline.errors import InternalError, InvalidArgumentError, UnavailableError
+from talkwire_pipeline.errors import InternalError, InvalidArgumentError, TalkwireError, UnavailableError
 from talkwire_pipeline.generation import STAGES, Generation
 from talkwire_pipeline.geometry import SAMPLE_RATE_HZ
 from talkwire_pipeline.messages import (
@@ -109,8 +109,18 @@ class Hub:
     def open(self, generation: Generation, reference: Reference | None, number: int) -> bool:
         """Sends it to the talker as its utterance's segment `number`. False: there is nothing to speak in it.
 
-        Raises `InvalidArgumentError` where its prompt is too long.
+        Raises `InvalidArgumentError` where its prompt is too long, `InternalError` for a fault of ours: whoever gave a
+        slot back must not feel what befalls the next one.
         """
+        try:
+            return self._open(generation, reference, number)
+        except TalkwireError:
+            raise
+        except Exception as error:
+            log.exception("a segment could not be opened")
+            raise _fault("opening", repr(error), generation.utterance.server_id) from error
+
+    def _open(self, generation: Generation, reference: Reference | None, number: int) -> bool:
         prepared, reference = self._prepare(generation, reference)
         if not prepared.speakable:
             return False
@@ -248,8 +258,8 @@ class Hub:
             self._free_slot(generation)
 
 
-def _fault(stage: StageName, detail: str, server_id: str) -> InternalError:
+def _fault(where: str, detail: str, server_id: str) -> InternalError:
     """What the caller is told; the log has the rest under the same id."""
     fault_id = secrets.token_hex(6)
-    log.error("fault %s in the %s: %s", fault_id, stage, detail, extra={"server_id": server_id})
-    return InternalError(f"the {stage} failed; the server's log says more under {fault_id}")
+    log.error("fault %s in the %s: %s", fault_id, where, detail, extra={"server_id": server_id})
+    return InternalError(f"the {where} failed; the server's log says more under {fault_id}")

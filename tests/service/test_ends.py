@@ -11,7 +11,8 @@ import pytest
 
 from talkwire.v1 import speech_pb2 as pb
 from talkwire_pipeline.fakes import FakeStages
-from talkwire_pipeline.messages import PutReference
+from talkwire_pipeline.messages import Message, Open, PutReference, StageName
+from talkwire_pipeline.voice import segment_seed
 
 TEXT = "Hello there, this is a test. And here is one more sentence for it."
 
@@ -232,6 +233,32 @@ async def test_a_generation_that_breaks_fails_its_utterance_alone(served: Any, s
     failed = next(each.failed for each in got if each.WhichOneof("event") == "failed")
     assert failed.code == grpc.StatusCode.INTERNAL.value[0]
     assert "a test made it fail" not in failed.message
+    await served.idle()
+
+
+class Unsendable(FakeStages):
+    """Has an edge that cannot carry an `Open` with the seed 13."""
+
+    def send(self, stage: StageName, message: Message) -> None:
+        if isinstance(message, Open) and message.sampling.seed == segment_seed(13, 0):
+            raise TypeError("no such thing can be sent")
+        super().send(stage, message)
+
+
+async def test_what_cannot_be_sent_fails_its_utterance_alone_and_keeps_no_slot(serve: Any) -> None:
+    served = await serve("talker.max_num_seqs=2", "server.max_utterances_per_stream=12", stages=Unsendable(slots=2))
+    caller = served.converse()
+    for number in range(6):
+        await caller.speak(f"bad{number}", TEXT, sampling=pb.Sampling(seed=13))
+        await caller.speak(f"good{number}", TEXT)
+    got = await caller.rest()
+    ends = {each.utterance_id: each.WhichOneof("event") for each in got if each.WhichOneof("event") != "error"}
+    assert {name: end for name, end in ends.items() if name.startswith("good")} == {
+        f"good{number}": "finished" for number in range(6)
+    }
+    failed = [each.failed for each in got if each.WhichOneof("event") == "failed"]
+    assert [each.code for each in failed] == [grpc.StatusCode.INTERNAL.value[0]] * 6
+    assert "no such thing" not in failed[0].message
     await served.idle()
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import types
 import typing
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -132,3 +133,16 @@ def test_no_bytes_do_more_than_be_refused(kind: int, content: bytes) -> None:
 def test_a_long_text_fits() -> None:
     message = Failed(generation=1, detail="é" * 100_000)
     assert decode(message, encode(message)) == message
+
+
+def test_an_array_is_known_behind_an_alias_that_has_to_be_looked_into() -> None:
+    """As numpy 2.5 has `NDArray` on Python 3.12."""
+    scalar = TypeVar("scalar", bound=np.generic)
+
+    class Alias:
+        __value__ = np.ndarray[Any, np.dtype[scalar]]  # type: ignore[valid-type]
+
+    behind = types.GenericAlias(Alias, (np.int16,))
+    assert codec._is_array(behind)
+    assert codec._dtype(behind) == np.int16
+    assert not codec._is_array(types.GenericAlias(list, (int,)))

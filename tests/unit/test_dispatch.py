@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,17 @@ def test_a_segment_that_needs_no_slot_leaves_it_to_the_next() -> None:
     dispatcher.submit(Segment("spoken", log))
     assert log == ["silent", "spoken"]
     assert dispatcher.busy == 1
+
+
+def test_a_segment_that_cannot_be_opened_leaves_its_slot() -> None:
+    class Broken(Segment):
+        def start(self) -> bool:
+            raise TypeError("no")
+
+    dispatcher = Dispatcher[Segment](1, 1)
+    with pytest.raises(TypeError):
+        dispatcher.submit(Broken("broken", []))
+    assert (dispatcher.busy, dispatcher.held) == (0, 0)
 
 
 def test_a_withdrawn_segment_is_never_opened() -> None:

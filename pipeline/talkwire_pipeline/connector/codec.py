@@ -85,13 +85,19 @@ class _Layout:
         return self._message(generation=generation, **fields)
 
 
+def _expanded(annotation: Any) -> Any:
+    """What an `NDArray[T]` stands for: from numpy 2.5 on it is an alias that has to be looked into."""
+    value = getattr(typing.get_origin(annotation), "__value__", None)
+    return annotation if value is None else value[typing.get_args(annotation)]
+
+
 def _is_array(annotation: object) -> bool:
-    return typing.get_origin(annotation) is np.ndarray
+    return typing.get_origin(_expanded(annotation)) is np.ndarray
 
 
 def _dtype(annotation: object) -> np.dtype[Any]:
     """Of an `NDArray[T]`, which is `ndarray[shape, dtype[T]]`."""
-    dtype: np.dtype[Any] = np.dtype(typing.get_args(typing.get_args(annotation)[1])[0])
+    dtype: np.dtype[Any] = np.dtype(typing.get_args(typing.get_args(_expanded(annotation))[1])[0])
     return dtype
 
 
