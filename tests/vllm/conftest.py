@@ -11,7 +11,7 @@ import types
 
 RUNNER = os.environ.get("TALKWIRE_TEST_RUNNER", "v1")
 
-if RUNNER == "v2":
+if RUNNER == "v2" and os.environ.get("TALKWIRE_TEST_DEVICE", "cpu") == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
     from triton import backends
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -141,11 +142,12 @@ _Call = tuple[int, int, Plan]
 class _Captured:
     """A call that was captured, with the tensors that it reads and writes."""
 
-    def __init__(self, codes: Tensor, run: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, codes: Tensor, run: Callable[[Tensor], Tensor], pool: Any) -> None:
+        """`pool`: memory that all captured calls share, since only one of them is replayed at a time."""
         self._codes = codes
         run(codes)  # what is prepared at a first call must not be captured
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, pool=pool):
             self._samples = run(codes)
 
     def replay(self, codes: Tensor) -> Tensor:
@@ -179,6 +181,7 @@ class CodecDecoder:
     ) -> None:
         """`graphs`: calls of shapes that `capture` has met replay what was captured; CUDA alone has them."""
         self._captured: dict[_Call, _Captured] | None = {} if graphs else None
+        self._pool = torch.cuda.graph_pool_handle() if graphs else None
         self.device = torch.device(device)
         self.dtype = dtype
         self._ratios = config.ratios
@@ -219,7 +222,7 @@ class CodecDecoder:
         call = (batch, way.stop - way.start, way)
         if self._captured is not None and call not in self._captured:
             codes = torch.zeros(batch, way.stop - way.start, CODEBOOKS, dtype=torch.int64, device=self.device)
-            self._captured[call] = _Captured(codes, lambda inputs: self._run(inputs, way))
+            self._captured[call] = _Captured(codes, lambda inputs: self._run(inputs, way), self._pool)
 
     def decode_whole(self, frames: Codes) -> Samples:
         """The whole decode of `frames` [T, 8]: [T * 960] float32.
