@@ -16,8 +16,8 @@ from talkwire_pipeline.talker.rng import gumbel
 
 NARROW = 64
 """Candidates of each codebook while no live generation has a top_k above it (or off)."""
-_TIE_BITS = 11  # enough to tell CODEBOOK_SIZE codes apart
-_UNIT = 1 << 40  # integer weight of the likeliest code
+TIE_BITS = 11  # enough to tell CODEBOOK_SIZE codes apart
+UNIT = 1 << 40  # integer weight of the likeliest code
 
 
 class Draw:
@@ -60,7 +60,7 @@ class Draw:
         """The best `count` codes [n, 8, count], best first, and their logits."""
         bits = allowed.view(torch.int32)
         order = (bits >> 31).bitwise_and_(0x7FFFFFFF).bitwise_xor_(bits)  # compares as the floats do
-        codes = torch.add(self._tie, order, alpha=1 << _TIE_BITS).topk(count).indices
+        codes = torch.add(self._tie, order, alpha=1 << TIE_BITS).topk(count).indices
         return codes, allowed.gather(-1, codes)
 
 
@@ -71,6 +71,6 @@ def _penalised(allowed: torch.Tensor, seen: torch.Tensor, penalty: torch.Tensor)
 
 def _beyond(scaled: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Which candidates (best first) come after the one whose probability makes the sum reach `top_p`."""
-    weights = (scaled - scaled[..., :1]).exp_().mul_(_UNIT).long()
+    weights = (scaled - scaled[..., :1]).exp_().mul_(UNIT).long()
     sums = weights.cumsum(-1)
     return sums - weights >= sums[..., -1:] * top_p

@@ -11,9 +11,9 @@ import torch
 from talkwire_pipeline.delay import CODEBOOK_SIZE
 from talkwire_pipeline.geometry import CODEBOOKS
 
-_GAMMA = 0x9E3779B97F4A7C15
-_FIRST = 0xBF58476D1CE4E5B9
-_SECOND = 0x94D049BB133111EB
+GAMMA = 0x9E3779B97F4A7C15
+FIRST = 0xBF58476D1CE4E5B9
+SECOND = 0x94D049BB133111EB
 _WORD = (1 << 64) - 1
 
 
@@ -24,15 +24,15 @@ def signed(word: int) -> int:
 
 def mixed(word: int) -> int:
     """A hash of an unsigned 64-bit word, unsigned too."""
-    word = ((word ^ (word >> 30)) * _FIRST) & _WORD
-    word = ((word ^ (word >> 27)) * _SECOND) & _WORD
+    word = ((word ^ (word >> 30)) * FIRST) & _WORD
+    word = ((word ^ (word >> 27)) * SECOND) & _WORD
     return word ^ (word >> 31)
 
 
 def stream_keys(seed: int) -> list[int]:
     """Where the streams of a seed's eight codebooks start, as int64; `seed` from 0 to 2**63 - 1."""
     start = mixed(seed)
-    return [signed(mixed((start + (codebook + 1) * _GAMMA) & _WORD)) for codebook in range(CODEBOOKS)]
+    return [signed(mixed((start + (codebook + 1) * GAMMA) & _WORD)) for codebook in range(CODEBOOKS)]
 
 
 def uniform(keys: torch.Tensor, steps: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
@@ -42,9 +42,9 @@ def uniform(keys: torch.Tensor, steps: torch.Tensor, codes: torch.Tensor) -> tor
     """
     # int64 products wrap around in torch on every device, so that they are those of unsigned words. A shift to
     # the right is arithmetic: the mask makes it a logical one.
-    word = torch.add(steps * CODEBOOK_SIZE, codes).mul_(signed(_GAMMA)).add_(keys)
-    word.bitwise_xor_((word >> 30).bitwise_and_((1 << 34) - 1)).mul_(signed(_FIRST))
-    word.bitwise_xor_((word >> 27).bitwise_and_((1 << 37) - 1)).mul_(signed(_SECOND))
+    word = torch.add(steps * CODEBOOK_SIZE, codes).mul_(signed(GAMMA)).add_(keys)
+    word.bitwise_xor_((word >> 30).bitwise_and_((1 << 34) - 1)).mul_(signed(FIRST))
+    word.bitwise_xor_((word >> 27).bitwise_and_((1 << 37) - 1)).mul_(signed(SECOND))
     bits = (word >> 12).bitwise_and_((1 << 52) - 1)
     return bits.double().add_(0.5).mul_(2.0**-52)  # 53 significant bits: neither 0 nor 1 can come out
 
