@@ -98,6 +98,11 @@ RUNNER_TAKES: dict[Runner, tuple[str, ...]] = {
 _OPT_OUT = "run the talker with model_runner v1 (profiles higgs-v3-high-throughput, higgs-v3-low-latency)"
 
 
+def ranges(runner: Runner) -> dict[str, tuple[float, float]]:
+    """The lowest and the highest of each value that the runner samples with."""
+    return {name: _RANGES[name][:2] for name in RUNNER_TAKES[runner]}
+
+
 def problems(values: Mapping[str, Any], runner: Runner) -> Iterator[tuple[str, str]]:
     """The names of sampling values that cannot be, each with what is wrong and the way out. None is unset."""
     for name, value in values.items():

@@ -13,7 +13,7 @@ from talkwire_pipeline.deploy import Deploy
 from talkwire_pipeline.deploy.show import features
 from talkwire_pipeline.geometry import CODEBOOKS, FRAME_RATE_HZ, SAMPLE_RATE_HZ, Geometry
 from talkwire_pipeline.pipeline import PipelineInfo
-from talkwire_pipeline.sampling import SamplingChoice
+from talkwire_pipeline.sampling import SamplingChoice, ranges
 from talkwire_server.audio import SAMPLE_RATES_HZ, Format
 from talkwire_server.requests import ENCODINGS, GEOMETRY_FIELDS, PRESET_NAMES
 
@@ -118,7 +118,13 @@ def server_info(info: PipelineInfo, deploy: Deploy, version: str) -> pb.GetServe
         runner_features=features(deploy),
         provenance=deploy.provenance,
         warnings=deploy.warnings,
+        sampling_ranges=_ranges(deploy),
     )
+
+
+def _ranges(deploy: Deploy) -> list[pb.SamplingRange]:
+    taken = ranges(deploy.runner.model_runner)
+    return [pb.SamplingRange(name=name, lowest=low, highest=high) for name, (low, high) in taken.items()]
 
 
 def _model(info: PipelineInfo) -> pb.ModelInfo:

@@ -179,5 +179,9 @@ async def test_server_info_is_the_resolved_deployment(served: Any) -> None:
     assert info.model.sample_rate_hz == 24_000
     assert {each.encoding for each in info.audio_formats} == {pb.AUDIO_ENCODING_PCM_S16LE, pb.AUDIO_ENCODING_WAV}
     assert '"profile":"demo"' in info.deploy_json.replace(" ", "")
+    limits = {each.name: (each.lowest, each.highest) for each in info.sampling_ranges}
+    assert limits["top_p"] == (0, 1)
+    assert "repetition_penalty" in limits
+    assert info.provenance["model.checkpoint"].startswith("profiles/demo.yaml:")
     assert info.server_version
     assert info.library_versions["grpcio"]

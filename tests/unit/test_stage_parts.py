@@ -13,7 +13,7 @@ import pytest
 from talkwire_pipeline.child import LogPipe
 from talkwire_pipeline.connector.edge import Receiver, Sender
 from talkwire_pipeline.connector.ring import Ring, RingFds
-from talkwire_pipeline.deploy import Deploy
+from talkwire_pipeline.deploy import Deploy, load
 from talkwire_pipeline.devices import torch_device
 from talkwire_pipeline.errors import CheckpointError, DeployError
 from talkwire_pipeline.messages import Ping
@@ -21,6 +21,7 @@ from talkwire_pipeline.stage import logs
 from talkwire_pipeline.stage.config import StageConfig, config_pipe, read_config
 from talkwire_pipeline.stage.outbox import Outbox
 from talkwire_pipeline.stage.process import words_of
+from talkwire_pipeline.talker.stage import check_runner
 
 # ---- outbox
 
@@ -113,6 +114,16 @@ def test_a_stage_computes_where_the_deployment_says() -> None:
 def test_a_platform_that_pytorch_does_not_have_is_refused_with_both_names() -> None:
     with pytest.raises(DeployError, match=r"for musa, and PyTorch .* finds \w+ here: --platform \w+ works"):
         torch_device("auto", "musa")
+
+
+def test_v2_on_npu_is_refused_when_the_stage_starts_naming_what_works() -> None:
+    with pytest.raises(DeployError, match="v2 does not run on npu: set model_runner: v1, which does"):
+        check_runner(load("higgs-v3", platform="npu", overrides=["talker.model_runner=v2"], environment={}))
+
+
+def test_more_devices_than_one_are_refused() -> None:
+    with pytest.raises(DeployError, match=r"devices: \[0, 1\]: the talker runs on one device"):
+        check_runner(load("higgs-v3", platform="cuda", overrides=["talker.devices=[0, 1]"], environment={}))
 
 
 def test_the_words_of_an_error_begin_with_its_reason() -> None:

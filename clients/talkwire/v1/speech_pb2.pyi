@@ -1196,6 +1196,7 @@ class GetServerInfoResponse(_message.Message):
     RUNNER_FEATURES_FIELD_NUMBER: _builtins.int
     PROVENANCE_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    SAMPLING_RANGES_FIELD_NUMBER: _builtins.int
     server_version: _builtins.str
     """Version of the server."""
     profile: _builtins.str
@@ -1248,6 +1249,10 @@ class GetServerInfoResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What loading the deployment had to say."""
 
+    @_builtins.property
+    def sampling_ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___SamplingRange]:
+        """The sampling values that the runner takes, each with its range."""
+
     def __init__(
         self,
         *,
@@ -1268,14 +1273,45 @@ class GetServerInfoResponse(_message.Message):
         runner_features: _abc.Mapping[_builtins.str, _builtins.bool] | None = ...,
         provenance: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        sampling_ranges: _abc.Iterable[Global___SamplingRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["geometry", b"geometry", "model", b"model", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_formats", b"audio_formats", "deploy_json", b"deploy_json", "geometry", b"geometry", "library_versions", b"library_versions", "max_live_utterances", b"max_live_utterances", "max_text_chars", b"max_text_chars", "model", b"model", "platform", b"platform", "profile", b"profile", "provenance", b"provenance", "runner", b"runner", "runner_features", b"runner_features", "sampling", b"sampling", "server_version", b"server_version", "slot_count", b"slot_count", "voices", b"voices", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audio_formats", b"audio_formats", "deploy_json", b"deploy_json", "geometry", b"geometry", "library_versions", b"library_versions", "max_live_utterances", b"max_live_utterances", "max_text_chars", b"max_text_chars", "model", b"model", "platform", b"platform", "profile", b"profile", "provenance", b"provenance", "runner", b"runner", "runner_features", b"runner_features", "sampling", b"sampling", "sampling_ranges", b"sampling_ranges", "server_version", b"server_version", "slot_count", b"slot_count", "voices", b"voices", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetServerInfoResponse: _TypeAlias = GetServerInfoResponse  # noqa: Y015
+
+@_typing.final
+class SamplingRange(_message.Message):
+    """What one value of `Sampling` may be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LOWEST_FIELD_NUMBER: _builtins.int
+    HIGHEST_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The value's name: "temperature", ..."""
+    lowest: _builtins.float
+    """The lowest; where it is 0, `top_p` and `repetition_penalty` must be above it."""
+    highest: _builtins.float
+    """The highest."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        lowest: _builtins.float = ...,
+        highest: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["highest", b"highest", "lowest", b"lowest", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SamplingRange: _TypeAlias = SamplingRange  # noqa: Y015
 
 @_typing.final
 class ModelInfo(_message.Message):
