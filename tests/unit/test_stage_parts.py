@@ -121,9 +121,19 @@ def test_v2_on_npu_is_refused_when_the_stage_starts_naming_what_works() -> None:
         check_runner(load("higgs-v3", platform="npu", overrides=["talker.model_runner=v2"], environment={}))
 
 
-def test_more_devices_than_one_are_refused() -> None:
-    with pytest.raises(DeployError, match=r"devices: \[0, 1\]: the talker runs on one device"):
-        check_runner(load("higgs-v3", platform="cuda", overrides=["talker.devices=[0, 1]"], environment={}))
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        (
+            ["talker.model_runner=embedded", "talker.devices=[0, 1]"],
+            r"\[0, 1\]: the embedded runner runs on one device",
+        ),
+        (["talker.devices=[1, 2]"], r"\[1, 2\]: several devices are numbered from 0 on"),
+    ],
+)
+def test_devices_that_cannot_share_a_model_are_refused(override: list[str], words: str) -> None:
+    with pytest.raises(DeployError, match=words):
+        check_runner(load("higgs-v3", platform="cuda", overrides=override, environment={}))
 
 
 def test_the_words_of_an_error_begin_with_its_reason() -> None:

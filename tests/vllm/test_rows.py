@@ -20,6 +20,7 @@ from talkwire_pipeline.messages import Codes
 from talkwire_pipeline.sampling import Sampling
 from talkwire_pipeline.talker.embedded import EmbeddedRunner
 from talkwire_pipeline.talker.ids import IdSpace
+from talkwire_pipeline.talker.replicas import ReplicatedState
 from talkwire_pipeline.talker.state import TalkerState
 from talkwire_pipeline.talker.vllm_runner import EngineSpec, VllmRunner, rows_per_step
 from talkwire_pipeline.text.prompt import PromptBuilder
@@ -82,9 +83,12 @@ def prompts() -> tuple[list[int], ...]:
     return tuple(builder.build(text, None, 0).ids.tolist() for text in TEXTS)
 
 
+def make_ids() -> IdSpace:
+    return IdSpace(SLOTS + 1, checkpoint().talker.vocabulary, bank_rows=BANK_ROWS)
+
+
 def make_state() -> TalkerState:
-    ids = IdSpace(SLOTS + 1, checkpoint().talker.vocabulary, bank_rows=BANK_ROWS)
-    return TalkerState(ids, SECTION.max_model_len, DEVICE, max_rows_per_step=rows_per_step(SECTION))
+    return TalkerState(make_ids(), SECTION.max_model_len, DEVICE, max_rows_per_step=rows_per_step(SECTION))
 
 
 def make_embedded() -> Talker:
@@ -111,10 +115,10 @@ Engine = Callable[..., Talker]
 def engine() -> Iterator[Engine]:
     started: list[VllmRunner] = []
 
-    def start(**extra: Any) -> Talker:
-        state = make_state()
-        options = RunnerOptions(model_runner=RUNNER)
-        started.append(VllmRunner(EngineSpec(checkpoint(), state, prompts()[0][-1], SECTION, options, extra)))
+    def start(ranks: int = 1, **extra: Any) -> Talker:
+        state = make_state() if ranks == 1 else ReplicatedState(make_ids(), SECTION.max_model_len)
+        options, token = RunnerOptions(model_runner=RUNNER), prompts()[0][-1]
+        started.append(VllmRunner(EngineSpec(checkpoint(), state, DEVICE, token, SECTION, options, ranks, extra)))
         return Talker(state, started[-1])
 
     yield start
@@ -201,6 +205,18 @@ def spoken_with(talker: Talker, reference: Codes) -> list[list[Any]]:
         talker.close(slot)
     talker.state.drop_reference(ids)
     return rows
+
+
+@pytest.mark.skipif(RUNNER == "v2", reason="Triton's interpreter is for one process")
+def test_two_ranks_that_share_the_model_give_the_same_rows(engine: Engine) -> None:
+    talker = engine(ranks=2)
+    first, second = spoken(talker, list(range(SLOTS))), spoken(talker, [3, 5])
+    together = {**first, **second}
+    same = sum(rows == expected()[number] for number, rows in together.items())
+    print(f"{same} of {len(together)} texts have the embedded runner's rows")
+    assert same > len(together) / 2  # sums over two halves round differently
+    assert second == {number: first[number] for number in second}
+    assert spoken_with(talker, np.full((20, 8), 7, np.int16))
 
 
 @pytest.mark.skipif(RUNNER == "v1", reason="v1 takes it")

@@ -21,6 +21,7 @@ from talkwire_pipeline.stage.process import Built, Emit
 from talkwire_pipeline.talker.embedded import EmbeddedRunner
 from talkwire_pipeline.talker.ids import IdSpace
 from talkwire_pipeline.talker.loop import TalkerLoop
+from talkwire_pipeline.talker.replicas import ReplicatedState
 from talkwire_pipeline.talker.runner import Runner
 from talkwire_pipeline.talker.state import TalkerState
 from talkwire_pipeline.talker.vllm_runner import EngineSpec, VllmRunner, rows_per_step
@@ -97,24 +98,36 @@ def load(deploy: Deploy) -> Loaded:
         text_vocabulary=checkpoint.talker.vocabulary,
         bank_rows=options.max_reference_frames,
     )
-    state = TalkerState(ids, options.max_model_len, device, max_rows_per_step=rows_per_step(options))
-    runner = _make_runner(deploy, checkpoint, state, int(prompt.ids[-1]))
+    ranks = ranks_of(options)
+    if ranks > 1:
+        state: TalkerState = ReplicatedState(ids, options.max_model_len)
+    else:
+        state = TalkerState(ids, options.max_model_len, device, max_rows_per_step=rows_per_step(options))
+    runner = _make_runner(deploy, checkpoint, state, device, int(prompt.ids[-1]))
     return Loaded(options, device, state, runner, prompt, parameters)
 
 
-def _make_runner(deploy: Deploy, checkpoint: Checkpoint, state: TalkerState, audio_token: int) -> Runner:
+def ranks_of(options: Talker) -> int:
+    """How many processes share the model: one for each device that is named."""
+    return 1 if options.devices == "auto" else len(options.devices)
+
+
+def _make_runner(
+    deploy: Deploy, checkpoint: Checkpoint, state: TalkerState, device: torch.device, audio_token: int
+) -> Runner:
     options = deploy.stages.talker
     if deploy.runner.model_runner != "embedded":
-        return VllmRunner(EngineSpec(checkpoint, state, audio_token, options, deploy.runner))
+        spec = EngineSpec(checkpoint, state, device, audio_token, options, deploy.runner, ranks_of(options))
+        return VllmRunner(spec)
     return EmbeddedRunner(
         checkpoint.talker,
-        load_talker(checkpoint, state.device),
+        load_talker(checkpoint, device),
         state,
         state.ids,
         audio_token_id=audio_token,
         max_model_len=options.max_model_len,
         max_num_batched_tokens=options.max_num_batched_tokens,
-        device=state.device,
+        device=device,
         dtype=options.dtype,
     )
 
@@ -124,10 +137,17 @@ def check_runner(deploy: Deploy) -> None:
     options, name = deploy.stages.talker, deploy.runner.model_runner
     if name == "v2" and deploy.platform == "npu":
         raise DeployError("stages.talker.model_runner: v2 does not run on npu: set model_runner: v1, which does")
-    if options.devices != "auto" and len(options.devices) > 1:
+    if options.devices == "auto" or len(options.devices) < 2:
+        return
+    if name == "embedded":
         raise DeployError(
-            f"stages.talker.devices: {list(options.devices)}: the talker runs on one device: name one, and start a "
-            "server for each of the others"
+            f"stages.talker.devices: {list(options.devices)}: the embedded runner runs on one device: name one, or set "
+            "model_runner: v1 or v2, which share a model among several"
+        )
+    if options.devices != tuple(range(len(options.devices))):
+        raise DeployError(
+            f"stages.talker.devices: {list(options.devices)}: several devices are numbered from 0 on: say which they "
+            "are by CUDA_VISIBLE_DEVICES"
         )
 
 

@@ -252,6 +252,10 @@ class TalkerState:
         """Whether rows were sampled that `drain` has not looked at, because they are still on their way."""
         return self._egress.pending
 
+    def take(self) -> tuple[list[Entry], bool]:
+        """What has left the device, and whether more is on its way: for a copy of this state in another process."""
+        return self._egress.take(), self._egress.pending
+
     def drain(self) -> RowBatch:
         """The rows that have left the device since the last call, each once.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from transformers import PretrainedConfig, Qwen3Config
@@ -25,17 +27,46 @@ class HiggsConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
         super().__init__(**others)
 
 
-def with_sizes(talker: TalkerConfig, ids: IdSpace, max_positions: int) -> Callable[[HiggsConfig], HiggsConfig]:
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a rank needs to make the talker's state by itself.
+
+    Attributes:
+        talker: sizes of the model.
+        ids: the engine ids.
+        max_positions: ids plus rows of the longest generation.
+        max_rows_per_step: the most rows that a `sample` call is given.
+        audio_token: the tokenizer's id that a step id without codes embeds as.
+    """
+
+    talker: TalkerConfig
+    ids: IdSpace
+    max_positions: int
+    max_rows_per_step: int
+    audio_token: int
+
+
+def with_sizes(sizes: Sizes) -> Callable[[HiggsConfig], HiggsConfig]:
     """An override for vLLM: the sizes as our reader of checkpoints has them, and the engine ids as the vocabulary.
 
     vLLM must know the whole vocabulary: its second runner counts every sampled id in a table that it does not check.
+    The sizes themselves go along for `sizes_of`.
     """
+    return partial(_put, sizes)  # not a closure: it travels to other ranks
 
-    def override(config: HiggsConfig) -> HiggsConfig:
-        config.text_config = backbone(talker, ids.size, max_positions)
-        return config
 
-    return override
+def _put(sizes: Sizes, config: HiggsConfig) -> HiggsConfig:
+    config.text_config = backbone(sizes.talker, sizes.ids.size, sizes.max_positions)
+    config.talkwire = asdict(sizes)
+    return config
+
+
+def sizes_of(config: HiggsConfig) -> Sizes:
+    """The sizes that `with_sizes` has put in. Raises `RuntimeError` where nobody did."""
+    given: dict[str, Any] | None = getattr(config, "talkwire", None)
+    if given is None:
+        raise RuntimeError("the talker runs inside of talkwire's stage: start talkwire-server, not vllm serve")
+    return Sizes(**{**given, "talker": TalkerConfig(**given["talker"]), "ids": IdSpace(**given["ids"])})
 
 
 def backbone(talker: TalkerConfig, vocabulary: int, max_positions: int) -> Qwen3Config:

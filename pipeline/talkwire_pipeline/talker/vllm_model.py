@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -25,39 +24,28 @@ from talkwire_pipeline.delay import CODEBOOK_SIZE
 from talkwire_pipeline.geometry import CODEBOOKS
 from talkwire_pipeline.layout import AUDIO_EMBEDDING, AUDIO_HEAD, FINAL_NORM, TEXT_EMBEDDING
 from talkwire_pipeline.talker.state import TalkerState
-from talkwire_pipeline.talker.vllm_config import backbone
+from talkwire_pipeline.talker.vllm_config import backbone, sizes_of
 
 IDENTITY_COLUMNS = 8
 """Columns behind each hidden state; 8 keep rows aligned to 16 bytes in half precision."""
 _BYTE = 256  # the largest number up to which bfloat16 has every integer
 
 
-@dataclass(frozen=True, slots=True)
-class Lent:
-    """What the model takes from the process that it is built in.
-
-    Attributes:
-        talker: sizes.
-        state: slots, codes and draws.
-        audio_token: the tokenizer's id that a step id without codes embeds as.
-    """
-
-    talker: TalkerConfig
-    state: TalkerState
-    audio_token: int
+_lent: TalkerState | None = None
 
 
-_lent: Lent | None = None
-
-
-def lend(what: Lent | None) -> None:
-    """Sets what the next model is built with."""
+def lend(state: TalkerState | None) -> None:
+    """Sets the state that the next model of this process samples with. A process that is lent none makes its own."""
     global _lent
-    _lent = what
+    _lent = state
 
 
 class TalkerModel(nn.Module):
-    """Backbone, fused audio embedding and head, and the draw."""
+    """Backbone, fused audio embedding and head, and the draw.
+
+    Attributes:
+        state: slots, codes and draws.
+    """
 
     packed_modules_mapping: ClassVar = {
         "qkv_proj": ["q_proj", "k_proj", "v_proj"],
@@ -76,9 +64,9 @@ class TalkerModel(nn.Module):
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__()
-        if _lent is None:
-            raise RuntimeError("the talker runs inside of talkwire's stage: start talkwire-server, not vllm serve")
-        talker, self._state, self._audio_token = _lent.talker, _lent.state, _lent.audio_token
+        sizes = sizes_of(vllm_config.model_config.hf_config)
+        talker, self._audio_token = sizes.talker, sizes.audio_token
+        self.state = _lent or TalkerState(sizes.ids, sizes.max_positions, _device(), sizes.max_rows_per_step)
         self._width = talker.width
         self.model = Qwen3Model(vllm_config=_for_backbone(vllm_config, talker), prefix=prefix or "model")
         dtype = vllm_config.model_config.dtype
@@ -99,7 +87,7 @@ class TalkerModel(nn.Module):
         return self._embed_text(input_ids.long())
 
     def _embed_text(self, ids: torch.Tensor) -> torch.Tensor:
-        embedded: torch.Tensor = self.model.embed_tokens(self._state.text_ids(ids, self._audio_token))
+        embedded: torch.Tensor = self.model.embed_tokens(self.state.text_ids(ids, self._audio_token))
         return embedded
 
     def forward(
@@ -112,7 +100,7 @@ class TalkerModel(nn.Module):
     ) -> torch.Tensor:
         """Hidden states [N, D + 8] of engine ids [N] at positions [N]."""
         ids, places = input_ids.long(), positions.long()
-        codes = self._state.codes_at(ids, places)
+        codes = self.state.codes_at(ids, places)
         spoken = functional.embedding_bag(codes.clamp(min=0) + self._offsets, self.audio_embedding, mode="sum")
         rows = torch.where(codes[:, :1] >= 0, spoken, self._embed_text(ids))
         inputs = self._inputs[: len(rows)].copy_(rows)
@@ -121,7 +109,7 @@ class TalkerModel(nn.Module):
 
     def _identity(self, ids: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """Slot and position of each id as bytes, [N, 8]. What is no step id has slot 0."""
-        slots = torch.where(ids < self._state.ids.steps, ids % self._state.ids.slots, 0)
+        slots = torch.where(ids < self.state.ids.steps, ids % self.state.ids.slots, 0)
         parts = torch.stack((slots % _BYTE, slots // _BYTE, places % _BYTE, places // _BYTE), 1)
         return functional.pad(parts, (0, IDENTITY_COLUMNS - parts.shape[1]))
 
@@ -130,14 +118,19 @@ class TalkerModel(nn.Module):
         hidden = hidden_states[:, : self._width].contiguous()
         low_slot, high_slot, low, high = hidden_states[:, self._width :].round().long().unbind(1)[:4]
         logits = functional.linear(hidden, self.audio_head).view(-1, CODEBOOKS, CODEBOOK_SIZE)
-        drawn = self._state.sample(logits, low_slot + _BYTE * high_slot, low + _BYTE * high)
-        only = torch.zeros(len(drawn), self._state.ids.steps, dtype=torch.float32, device=drawn.device)
+        drawn = self.state.sample(logits, low_slot + _BYTE * high_slot, low + _BYTE * high)
+        only = torch.zeros(len(drawn), self.state.ids.steps, dtype=torch.float32, device=drawn.device)
         return only.scatter_(1, drawn.unsqueeze(1), 1.0)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """Names of what was loaded. That the checkpoint has what it must have was seen before (`tensors.locate`)."""
         loaded: set[str] = AutoWeightsLoader(self).load_weights(weights, mapper=self.hf_to_vllm_mapper)
         return loaded
+
+
+def _device() -> torch.device:
+    """Where a rank computes: vLLM has made it the process's own."""
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def _for_backbone(vllm_config: Any, talker: TalkerConfig) -> Any:

@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from talkwire_pipeline.checkpoint import Checkpoint
 from talkwire_pipeline.deploy.schema import RunnerOptions, Talker
 from talkwire_pipeline.errors import DeployError
 from talkwire_pipeline.talker import vllm_plugin
 from talkwire_pipeline.talker.ids import STOP
+from talkwire_pipeline.talker.replicas import ReplicatedState
 from talkwire_pipeline.talker.state import TalkerState
 
 _ENVIRONMENT = {
@@ -34,18 +37,22 @@ class EngineSpec:
 
     Attributes:
         checkpoint: the model.
-        state: slots, codes and draws; the model samples with it.
+        state: slots, codes and draws; the model samples with it. With several ranks a `ReplicatedState`.
+        device: where it computes; of several ranks the first.
         audio_token: the tokenizer's id of `<|audio|>`.
         talker: the deployment's section.
         runner: its switches, resolved.
+        ranks: processes that share the model (tensor parallelism).
         extra: arguments of vLLM's engine that go over ours; for tests.
     """
 
     checkpoint: Checkpoint
     state: TalkerState
+    device: torch.device
     audio_token: int
     talker: Talker
     runner: RunnerOptions
+    ranks: int = 1
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -63,6 +70,8 @@ class VllmRunner:
         Raises `DeployError` with vLLM's reason where vLLM refuses.
         """
         self._client: Any = _start(spec).engine_core
+        if isinstance(spec.state, ReplicatedState):
+            spec.state.connect(self._tell)
         spec.state.reset()  # vLLM's own warm-up sampled with it
         self._requests: dict[int, str] = {}
         self._slots: dict[str, int] = {}
@@ -75,6 +84,11 @@ class VllmRunner:
         """Of vLLM."""
         self._parameters: Callable[..., Any] = SamplingParams
         self._request: Callable[..., Any] = EngineCoreRequest
+
+    def _tell(self, name: str, arguments: tuple[Any, ...]) -> list[Any]:
+        """Calls a method of every rank's state, in the order of steps."""
+        results: list[Any] = self._client.engine_core.model_executor.collective_rpc(_call, args=(name, arguments))
+        return results
 
     # ---- Runner
 
@@ -122,6 +136,17 @@ class VllmRunner:
         self._client.shutdown()
 
 
+def _call(worker: Any, name: str, arguments: tuple[Any, ...]) -> Any:
+    """Runs in a rank."""
+    result = getattr(worker.get_model().state, name)(*arguments)
+    return result if name == "take" else None
+
+
+def _modules(worker: Any) -> list[str]:
+    """Runs in a rank: where the classes of its model runner come from."""
+    return [each.__module__ for each in type(worker.model_runner).__mro__]
+
+
 def _version() -> str:
     import vllm
 
@@ -144,7 +169,7 @@ def _start(spec: EngineSpec) -> Any:
         ) from error
     from talkwire_pipeline.talker import vllm_model
 
-    vllm_model.lend(vllm_model.Lent(spec.checkpoint.talker, spec.state, spec.audio_token))
+    vllm_model.lend(spec.state if spec.ranks == 1 else None)
     try:
         engine = LLMEngine.from_engine_args(EngineArgs(**engine_arguments(spec)))
     except ValueError as error:  # how vLLM refuses, by way of pydantic
@@ -159,12 +184,14 @@ def _start(spec: EngineSpec) -> Any:
 
 def engine_arguments(spec: EngineSpec) -> dict[str, Any]:
     """Arguments of `vllm.EngineArgs`."""
-    from talkwire_pipeline.talker.vllm_config import with_sizes
+    from talkwire_pipeline.talker.vllm_config import Sizes, with_sizes
 
-    talker, on_cpu = spec.talker, spec.state.device.type == "cpu"
+    talker, on_cpu = spec.talker, spec.device.type == "cpu"
+    rows = rows_per_step(talker)
+    sizes = Sizes(spec.checkpoint.talker, spec.state.ids, talker.max_model_len, rows, spec.audio_token)
     arguments: dict[str, Any] = {
         "model": str(spec.checkpoint.folder),
-        "hf_overrides": with_sizes(spec.checkpoint.talker, spec.state.ids, talker.max_model_len),
+        "hf_overrides": with_sizes(sizes),
         "skip_tokenizer_init": True,
         "disable_log_stats": True,
         "dtype": _dtype(talker, on_cpu),
@@ -176,6 +203,8 @@ def engine_arguments(spec: EngineSpec) -> dict[str, Any]:
         "async_scheduling": spec.runner.async_scheduling,
         "compilation_config": _compilation(spec),
     }
+    if spec.ranks > 1:
+        arguments |= {"tensor_parallel_size": spec.ranks, "distributed_executor_backend": "mp"}
     if talker.attention_backend is not None:
         arguments["attention_backend"] = talker.attention_backend
     if on_cpu:
@@ -221,8 +250,7 @@ def _way_out(name: str) -> str:
 
 def running(client: Any) -> str:
     """Which of vLLM's model runners an engine's client has: `v1` or `v2`, by the module of its classes."""
-    worker = client.engine_core.model_executor.driver_worker.worker
-    modules = [each.__module__ for each in type(worker.model_runner).__mro__]
+    modules = client.engine_core.model_executor.collective_rpc(_modules)[0]
     return "v2" if any(module.startswith("vllm.v1.worker.gpu.") for module in modules) else "v1"
 
 
