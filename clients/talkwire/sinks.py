@@ -47,7 +47,8 @@ class WavFile:
         self._file: wave.Wave_write | None = None
 
     def begin(self, sample_rate_hz: int) -> None:
-        """See `Sink`."""
+        """See `Sink`. What was in the file goes now, and not before there is something in its place."""
+        self._out: IO[bytes] = open(self._path, "wb")  # noqa: SIM115 - closed on leaving
         self._file = file = wave.open(self._out)  # noqa: SIM115 - closed on leaving
         file.setnchannels(1)
         file.setsampwidth(SAMPLE_BYTES)
@@ -62,7 +63,8 @@ class WavFile:
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._out: IO[bytes] = open(self._path, "wb")  # here, so that what cannot be written is known at once
+        self._is_new = not self._path.exists()
+        open(self._path, "ab").close()  # what cannot be written is known at once
         return self
 
     def __exit__(
@@ -70,9 +72,9 @@ class WavFile:
     ) -> None:
         if self._file is not None:
             self._file.close()
-        self._out.close()
-        if self._file is None:
-            self._path.unlink()
+            self._out.close()
+        elif self._is_new:
+            self._path.unlink(missing_ok=True)
 
 
 class Pipe:

@@ -172,6 +172,15 @@ async def test_say_speaks_the_lines_of_a_file(target: str, tmp_path: Path) -> No
     assert len(ran.out.splitlines()) == 4
 
 
+async def test_a_refused_text_leaves_the_file_that_was_there(target: str, tmp_path: Path) -> None:
+    output, fresh = tmp_path / "kept.wav", tmp_path / "fresh.wav"
+    output.write_bytes(b"something else")
+    for path in (output, fresh):
+        assert (await talkwire("say", "hello", "--voice", "missing", "-o", str(path), "--target", target)).status == 1
+    assert output.read_bytes() == b"something else"
+    assert not fresh.exists()
+
+
 async def test_say_goes_on_past_a_line_that_fails(target: str, tmp_path: Path) -> None:
     lines = tmp_path / "prompts.txt"
     lines.write_text("one\ntwo\n")
@@ -213,14 +222,18 @@ async def test_bench_prints_json(target: str) -> None:
         (("bench", "--voice", "broken"), 3, "the stage is down"),
     ],
 )
-async def test_errors_are_one_line(arguments: tuple[str, ...], status: int, words: str, target: str) -> None:
+async def test_errors_are_one_line(
+    arguments: tuple[str, ...], status: int, words: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     ran = await talkwire(*arguments, "--target", target)
     assert ran.status == status
     assert words in ran.err
     assert len(ran.err.splitlines()) == 1
 
 
-async def test_no_server_is_an_exit_status_of_its_own() -> None:
+async def test_no_server_is_an_exit_status_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     async with serve(FakeSpeech()) as target:
         pass
     for command in (("health",), ("say", "hello")):
