@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
+from talkwire_pipeline.errors import ResourceExhaustedError
 from talkwire_pipeline.events import END_EVENTS, Audio, Event, Started
 from talkwire_pipeline.generation import Generation
 from talkwire_pipeline.player import Player
@@ -15,6 +16,10 @@ from talkwire_pipeline.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from talkwire_pipeline.utterance import Utterance
+
+
+FLUSH_LIMIT = 1000
+"""Flushes of one utterance that may wait for their answers: nothing else holds back a caller who takes none."""
 
 
 def _nobody() -> None:
@@ -46,6 +51,11 @@ class Outlet:
         """Whether the caller has audio to take, or took some that it is not done with."""
         return bool(self._unpaid) or self.player.outstanding > 0
 
+    def played(self, samples: int | None) -> int:
+        """What a caller who says so has played: no more than it took; None: all of that."""
+        taken = self.player.taken
+        return taken if samples is None else min(samples, taken)
+
     def emit(self, event: Event, generation: Generation | None = None) -> None:
         """Lets an event wait; `generation` is that of an `Audio`."""
         self._events.append((event, generation))
@@ -75,6 +85,40 @@ class Outlet:
     def drop(self) -> None:
         """Forgets what waits, but that the utterance has started."""
         self._events = deque(item for item in self._events if isinstance(item[0], Started))
+
+
+class Flushes:
+    """Flushes of one utterance, from the caller's asking to its taking of the answer."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[int] = deque()  # each by the segments that were cut before it
+        self._open = 0
+
+    def ask(self) -> None:
+        """One more. Raises `ResourceExhaustedError` where `FLUSH_LIMIT` are open."""
+        if self._open >= FLUSH_LIMIT:
+            text = f"flush: {FLUSH_LIMIT} of this utterance wait to be answered: take the answers first"
+            raise ResourceExhaustedError(text, reason="FLUSHES")
+        self._open += 1
+
+    def wait(self, segments: int) -> None:
+        """It is due when so many segments are over."""
+        self._waiting.append(segments)
+
+    def due(self, over: int) -> Iterator[int]:
+        """Those that are due with so many segments over, by their own number of segments."""
+        while self._waiting and self._waiting[0] <= over:
+            yield self._waiting.popleft()
+
+    def taken(self) -> None:
+        """The caller took an answer."""
+        self._open -= 1
+
+
+def slow_reader(limit_s: float) -> ResourceExhaustedError:
+    """Why an utterance fails whose audio nobody takes."""
+    text = f"for {limit_s:g} s nothing of the audio that waits was taken: read faster, or abort"
+    return ResourceExhaustedError(text, reason="SLOW_READER")
 
 
 async def listen(utterance: Utterance) -> AsyncIterator[Event]:

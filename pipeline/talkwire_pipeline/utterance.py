@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from talkwire_pipeline.errors import InvalidArgumentError, ResourceExhaustedError, TalkwireError, TimedOutError
+from talkwire_pipeline.errors import InvalidArgumentError, TalkwireError, TimedOutError
 from talkwire_pipeline.events import (
     Aborted,
     Audio,
@@ -28,7 +28,7 @@ from talkwire_pipeline.generation import Generation
 from talkwire_pipeline.geometry import FRAME_RATE_HZ, SAMPLES_PER_FRAME, Geometry
 from talkwire_pipeline.host import Host
 from talkwire_pipeline.messages import TalkerDone
-from talkwire_pipeline.outlet import Outlet, listen
+from talkwire_pipeline.outlet import Flushes, Outlet, listen, slow_reader
 from talkwire_pipeline.request import UtteranceRequest
 from talkwire_pipeline.sampling import Sampling
 from talkwire_pipeline.text.segmenter import Segment
@@ -55,6 +55,7 @@ class Utterance:
         sampling: the values in force, the seed included.
         geometry: the shape in force.
         running: whether a segment has been opened.
+        on_over: called with the end event when there is one; it may not have been taken yet.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Utterance:
         self.sampling = sampling
         self.geometry = geometry
         self.running = False
+        self.on_over: Callable[[Event], None] = lambda _: None
         self._host = host
         self._voice = voice
         self._continuity = request.continuity or host.deploy.text.continuity
@@ -78,7 +80,7 @@ class Utterance:
         self._text = Transcript()
         self._segments: deque[Segment] = deque()  # cut, and not on their way
         self._parts: deque[Generation] = deque()  # on their way, in order; the first one's audio goes out
-        self._flushes: deque[int] = deque()
+        self._flushes = Flushes()
         self._cut = 0
         self._spoken = 0
         self._started = 0
@@ -99,12 +101,12 @@ class Utterance:
     # ---- the caller's side: text in
 
     def push(self, text: str) -> None:
-        """Appends text.
+        """Appends text; nothing is changed by none.
 
         Raises `InvalidArgumentError` for text that cannot be taken; nothing of it is taken then. A control token
         that is not known fails the utterance instead, since it may have come in pieces.
         """
-        if self._muted or self._text_over:
+        if self._muted or self._text_over or not text:
             return
         self._host.frontend.check(text)
         limit = self._host.deploy.text.max_utterance_chars
@@ -124,12 +126,16 @@ class Utterance:
             self._timers.set("first_audio", limit_s, lambda: self._time_out("first_audio_timeout_s", limit_s))
 
     def flush(self) -> None:
-        """Speaks what is there; `Flushed` follows its last audio."""
+        """Speaks what is there; `Flushed` follows its last audio.
+
+        Raises `ResourceExhaustedError` where too many wait for their `Flushed` to be taken.
+        """
         if self._muted or self._text_over:
             return
+        self._flushes.ask()
         self._timers.cancel("idle")
         self._accept(self._segmenter.flush)
-        self._flushes.append(self._cut)
+        self._flushes.wait(self._cut)
         self._settle()
 
     def end(self) -> None:
@@ -146,11 +152,11 @@ class Utterance:
     def abort(self, played_samples: int | None = None) -> asyncio.Task[Aborted]:
         """Drops the utterance: nothing of it comes from now on but `Aborted`, once both stages have let go of it.
 
-        `played_samples`, at 24 kHz, splits the text into spoken and unspoken; None: all that was taken. Idempotent;
-        an utterance that is over stays as it is, and the answer is what it would have been.
+        `played_samples`, at 24 kHz, splits the text into spoken and unspoken; None, or more: all that was taken.
+        Idempotent; an utterance that is over stays as it is, and the answer is what it would have been.
         """
         if self._abort is None:
-            played = self._outlet.player.taken if played_samples is None else played_samples
+            played = self._outlet.played(played_samples)
             generations = self._mute()
             self._abort = asyncio.get_running_loop().create_task(self._finish_abort(played, generations))
         return self._abort
@@ -176,6 +182,8 @@ class Utterance:
         event = self._outlet.take()
         if isinstance(event, Audio):
             self._timers.cancel("first_audio")
+        elif isinstance(event, Flushed):
+            self._flushes.taken()
         return event
 
     def credit(self, samples: int) -> None:
@@ -190,9 +198,7 @@ class Utterance:
         """A caller that has audio to take must take some of it now and then."""
         if self._outlet.owed and not self._muted and "reader" not in self._timers:
             limit_s = self._host.deploy.server.slow_reader_timeout_s
-            text = f"for {limit_s:g} s nothing of the audio that waits was taken: read faster, or abort"
-            error = ResourceExhaustedError(text, reason="SLOW_READER")
-            self._timers.set("reader", limit_s, lambda: self.fail(error))
+            self._timers.set("reader", limit_s, lambda: self.fail(slow_reader(limit_s)))
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """All events up to the end event, with their credit; leaving early aborts the utterance."""
@@ -286,6 +292,7 @@ class Utterance:
         if not self.frames_left:
             self._reason = "max_audio"
             self._segments.clear()
+            self._timers.cancel("idle")
             self._text_over = True
 
     @property
@@ -331,8 +338,8 @@ class Utterance:
 
     def _answer_flushes(self) -> None:
         done = self._cut - len(self._segments) - len(self._parts)
-        while self._flushes and self._flushes[0] <= done:
-            self._outlet.emit(Flushed(self._flushes.popleft(), self._emitted))
+        for cut in self._flushes.due(done):
+            self._outlet.emit(Flushed(cut, self._emitted))
 
     def _emit_audio(self, part: Generation, samples: npt.NDArray[np.float32]) -> None:
         event = Audio(self._emitted, samples)
@@ -358,6 +365,7 @@ class Utterance:
         self._timers.cancel_all()
         self._outlet.emit(event)
         self._host.left(self)
+        self.on_over(event)
 
     def _mute(self) -> list[Generation]:
         """Drops all that has not been taken, and tells the stages. The generations that they hold."""

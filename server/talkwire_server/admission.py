@@ -59,6 +59,7 @@ class Admission:
         except TalkwireError as error:
             self.metrics.refused(error.reason)
             raise
+        utterance.on_over = lambda event: self.ended(utterance, event)
         self._live[utterance.server_id] = utterance
         self._count()
         log.info("utterance started", extra={"server_id": utterance.server_id})
@@ -79,7 +80,10 @@ class Admission:
         return self._live.get(server_id)
 
     def ended(self, utterance: Utterance, event: events.Event | None) -> None:
-        """The utterance's end event is on its way to the caller; None: there is no caller any more. Idempotent."""
+        """The utterance is over, whether or not its caller takes the end event; None: there is no caller any more.
+
+        Idempotent.
+        """
         if self._live.pop(utterance.server_id, None) is None:
             return
         self.metrics.ended(event)

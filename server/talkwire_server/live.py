@@ -77,6 +77,12 @@ class LiveUtterance:
             raise FailedPreconditionError("text: this utterance's end has come before it", reason="TEXT_AFTER_END")
         self.utterance.push(text)
 
+    def flush(self) -> None:
+        """Speaks what is there. Raises `FailedPreconditionError` behind the end of the text."""
+        if self.text_over:
+            raise FailedPreconditionError("flush: this utterance's end has come before it", reason="FLUSH_AFTER_END")
+        self.utterance.flush()
+
     def end(self) -> None:
         """No more text. Idempotent."""
         self.text_over = True
@@ -107,7 +113,6 @@ class LiveUtterance:
     def _outgoing(self, event: events.Event) -> Outgoing:
         if isinstance(event, events.END_EVENTS):
             self.ended = True
-            self._admission.ended(self.utterance, event)
         match event:
             case events.Started():
                 return self._plain("started", responses.started(event, self._form))

@@ -132,12 +132,22 @@ class Session:
             utterance = self._admission.open(opening, self._voice, len(self._live))
         except TalkwireError as error:
             self._reply(utterance_id, "failed", error)
+            self._over.append(utterance_id)
             return
         live = LiveUtterance(utterance_id, utterance, opening.form, self._admission)
         self._live[utterance_id] = live
         self._turns.append(live)
         utterance.on_event = self.wake
+        if (started := self._answer(live)) is not None:  # before any `error` that has this id
+            self._outbox.append(started)
         self.wake()
+
+    def _answer(self, live: LiveUtterance) -> Outgoing | None:
+        """What the utterance has to say now."""
+        outgoing = live.take()
+        if live.ended:
+            self._forget(live)
+        return outgoing
 
     def _find(self, utterance_id: str, name: str) -> LiveUtterance | None:
         """The live utterance that takes the event; None: the event comes too late to matter."""
@@ -181,8 +191,9 @@ class Session:
     def fail(self, error: TalkwireError) -> None:
         """Ends every live utterance with this error."""
         for live in list(self._live.values()):
-            self._outbox.append(live.fail(error))
-            self._forget(live)
+            if self._admission.find(live.utterance.server_id):  # else its own end event waits to be taken
+                self._outbox.append(live.fail(error))
+                self._forget(live)
         self.wake()
 
     def _forget(self, live: LiveUtterance) -> None:
@@ -217,10 +228,7 @@ class Session:
         for _ in range(len(self._turns)):
             live = self._turns[0]
             self._turns.rotate(-1)
-            outgoing = live.take()
-            if live.ended:
-                self._forget(live)
-            if outgoing is not None:
+            if (outgoing := self._answer(live)) is not None:
                 return outgoing
         return None
 
@@ -242,7 +250,7 @@ def _push(live: LiveUtterance, event: pb.ConverseRequest) -> None:
 
 
 def _flush(live: LiveUtterance, _event: pb.ConverseRequest) -> None:
-    live.utterance.flush()
+    live.flush()
 
 
 def _end(live: LiveUtterance, _event: pb.ConverseRequest) -> None:

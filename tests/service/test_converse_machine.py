@@ -128,7 +128,10 @@ class Machine:
 
     async def do_flush(self, utterance_id: str) -> None:
         await self.caller.send(utterance_id, flush=pb.Flush())
-        if (life := self._expects(utterance_id)) and not life.text_over:
+        life = self._expects(utterance_id)
+        if life is not None and life.text_over:
+            self.due[utterance_id, "error", STATE] += 1
+        elif life is not None:
             life.flushes += 1
             life.flushing, life.unflushed = life.waits, False
             if not life.flushing:
@@ -149,6 +152,8 @@ class Machine:
             self.due[utterance_id, "error", MISSING] += 1
 
     async def do_unary_abort(self, utterance_id: str) -> None:
+        await self.do_nothing(utterance_id)  # another RPC may overtake what the stream has not obeyed yet
+        await self.settle()
         life = self.live.get(utterance_id)
         answer = await self.served.stub.Abort(pb.AbortRequest(server_id=life.server_id if life else "nobody"))
         assert answer.found == (life is not None)
@@ -203,7 +208,7 @@ class Machine:
         else:
             assert name in ("audio", "timing"), f"{name} of {utterance_id!r} was not due: {response}"
         if name == "error" or (name == "failed" and utterance_id not in self.live):
-            self.known |= {utterance_id} if name == "failed" and utterance_id in self.known else set()
+            self.known |= {utterance_id} if name == "failed" else set()
             return
         life = self.live[utterance_id]
         getattr(self, f"hear_{name}")(life, event)

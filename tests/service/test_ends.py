@@ -10,8 +10,10 @@ import grpc
 import pytest
 
 from talkwire.v1 import speech_pb2 as pb
+from talkwire_pipeline.errors import ResourceExhaustedError
 from talkwire_pipeline.fakes import FakeStages
 from talkwire_pipeline.messages import Message, Open, PutReference, StageName
+from talkwire_pipeline.outlet import FLUSH_LIMIT
 from talkwire_pipeline.voice import segment_seed
 
 TEXT = "Hello there, this is a test. And here is one more sentence for it."
@@ -328,3 +330,14 @@ async def test_200_aborts_at_random_moments_leave_nothing(serve: Callable[..., A
     await served.idle()
     await caller.speak("last", TEXT)
     assert events(await caller.rest(), "last")[-1] == "finished"
+
+
+async def test_flushes_that_nobody_takes_the_answers_of_are_bounded(served: Any) -> None:
+    served.stages.hold()
+    utterance = served.app.pipeline.open()
+    utterance.push("Hello there.")
+    for _ in range(FLUSH_LIMIT):
+        utterance.flush()
+    with pytest.raises(ResourceExhaustedError, match="take the answers first"):
+        utterance.flush()
+    await utterance.abort()
