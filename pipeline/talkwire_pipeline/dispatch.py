@@ -47,6 +47,7 @@ class Dispatcher(Generic[W]):
     held: int = 0
     waiting: dict[int, W] = field(default_factory=dict)
     _arrivals: Callable[[], int] = field(default_factory=lambda: count().__next__)
+    _pumping: bool = False
 
     def submit(self, segment: W) -> None:
         """Lets the segment wait, and opens what can be opened."""
@@ -70,17 +71,29 @@ class Dispatcher(Generic[W]):
         self.pump()
 
     def pump(self) -> None:
-        """Opens waiting segments while slots and places are free."""
-        while self.waiting and self.busy < self.slots and self.held < self.places:
-            arrival = min(self.waiting, key=self._order)
-            started = False
-            self.busy += 1
-            self.held += 1
-            try:
-                started = self.waiting.pop(arrival).start()
-            finally:
-                self.busy -= not started
-                self.held -= not started
+        """Opens waiting segments while slots and places are free.
+
+        A segment that needs no slot may submit the next one from its `start`: that one is opened here as well, and not
+        deeper down, so that a text of nothing but such segments needs no deeper stack.
+        """
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self.waiting and self.busy < self.slots and self.held < self.places:
+                self._start(min(self.waiting, key=self._order))
+        finally:
+            self._pumping = False
+
+    def _start(self, arrival: int) -> None:
+        started = False
+        self.busy += 1
+        self.held += 1
+        try:
+            started = self.waiting.pop(arrival).start()
+        finally:
+            self.busy -= not started
+            self.held -= not started
 
     def _order(self, arrival: int) -> tuple[int, bool, int, int]:
         segment = self.waiting[arrival]

@@ -145,8 +145,6 @@ class Utterance:
         self._timers.cancel("idle")
         self._accept(self._segmenter.end)
         self._text_over = True
-        if not self._muted and not self._spoken:
-            self.fail(InvalidArgumentError("text", "there is nothing to speak in it: no letter and no digit"))
         self._settle()
 
     def abort(self, played_samples: int | None = None) -> asyncio.Task[Aborted]:
@@ -175,7 +173,7 @@ class Utterance:
     def take(self) -> Event | None:
         """The next event; None: there is none now.
 
-        `Finished` is made when it is taken: until then the utterance can be aborted, and its figures are known.
+        `Finished` (`Failed` where nothing was spoken) is made when it is taken: until then an abort is in time.
         """
         if not self._outlet and self._complete and not self._muted:
             self._finish()
@@ -349,6 +347,9 @@ class Utterance:
     # ---- ends
 
     def _finish(self) -> None:
+        if not self.running:
+            self.fail(InvalidArgumentError("text", "there is nothing to speak in it: no letter that is read, no digit"))
+            return
         statistics = self._outlet.watch.statistics(self._emitted, self._spoken, self._text.length)
         self._over(Finished(self._reason, statistics))
 

@@ -63,7 +63,6 @@ class SpeechServicer:
                 while (outgoing := await session.next()) is not None:
                     await _write(context, _fill(pb.ConverseResponse(), outgoing), outgoing)
             finally:
-                session.close()  # first: the reader leaves as if the caller had half-closed
                 reader.cancel()
                 await asyncio.gather(reader, return_exceptions=True)
 

@@ -70,7 +70,13 @@ class Served:
     stub: Any
 
     def converse(self, **options: Any) -> Caller:
-        return Caller(self.stub.Converse(**options))
+        """A stream; its `call` writes bytes as they are."""
+        method = self.channel.stream_stream(
+            "/talkwire.v1.SpeechService/Converse",
+            request_serializer=lambda request: request if isinstance(request, bytes) else request.SerializeToString(),
+            response_deserializer=pb.ConverseResponse.FromString,
+        )
+        return Caller(method(**options))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Lets the loop turn until the condition holds; the test's own limit ends a wait in vain."""

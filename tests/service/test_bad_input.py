@@ -228,7 +228,7 @@ async def test_nul_in_the_text_is_refused_and_the_utterance_lives(served: Any) -
     assert (await caller.rest())[-1].WhichOneof("event") == "finished"
 
 
-@pytest.mark.parametrize("text", ["", "   \n ", "\U0001f600 \U0001f680", "... !! --"])
+@pytest.mark.parametrize("text", ["", "   \n ", "\U0001f600 \U0001f680", "... !! --", "\u4f60\u597d. \u4e16\u754c."])
 async def test_an_utterance_with_nothing_to_speak_fails(served: Any, text: str) -> None:
     caller = served.converse()
     await caller.speak("u", text)

@@ -22,6 +22,8 @@ ANSWER_S = 10.0
 """An answer that is due and has not come by then will not come."""
 OK_TEXTS = ("Hello there. ", "and more, ", "a word")
 BLANK = " \n"
+NO_TOKEN = "<|emotion:envyy|>"
+NO_PROTOBUF = b"\xff\xff\xff"
 IDS = st.sampled_from("aaab")
 WORDS = st.tuples(st.just("text"), IDS, st.sampled_from(OK_TEXTS))
 STEPS = (
@@ -33,7 +35,7 @@ STEPS = (
 )
 FAULTS = (
     st.tuples(st.just("start_refused"), IDS),
-    st.tuples(st.just("text"), IDS, st.sampled_from([BLANK, "NUL \0"])),
+    st.tuples(st.just("text"), IDS, st.sampled_from([BLANK, "", "NUL \0", NO_TOKEN])),
     *(st.tuples(st.just(name), IDS) for name in ("unary_abort", "nothing")),
     *(st.tuples(st.just(name), st.just("")) for name in ("keepalive", "malformed")),
 )
@@ -64,6 +66,7 @@ class Life:
     timed_to: int = 0
     unflushed: bool = False
     flushing: bool = False
+    broken: bool = False
 
     @property
     def speaks(self) -> bool:
@@ -122,6 +125,9 @@ class Machine:
             self.due[utterance_id, "error", BAD] += 1
         elif life.text_over:
             self.due[utterance_id, "error", STATE] += 1
+        elif text == NO_TOKEN:
+            life.broken = True
+            self.due[utterance_id, "failed", BAD] += 1
         else:
             life.text += text
             life.unflushed |= bool(text.strip())
@@ -129,9 +135,9 @@ class Machine:
     async def do_flush(self, utterance_id: str) -> None:
         await self.caller.send(utterance_id, flush=pb.Flush())
         life = self._expects(utterance_id)
-        if life is not None and life.text_over:
+        if life and life.text_over:
             self.due[utterance_id, "error", STATE] += 1
-        elif life is not None:
+        elif life:
             life.flushes += 1
             life.flushing, life.unflushed = life.waits, False
             if not life.flushing:
@@ -168,7 +174,7 @@ class Machine:
         await self.caller.send(keepalive=pb.Keepalive())
 
     async def do_malformed(self, _: str) -> None:
-        await self.caller.send("", end=pb.End())
+        await self.caller.call.write(NO_PROTOBUF)
         self.due["", "error", BAD] += 1
 
     async def do_release(self, _: str) -> None:
@@ -244,8 +250,7 @@ class Machine:
         assert life.samples
 
     def hear_failed(self, life: Life, event: Any) -> None:
-        assert life.text_over
-        assert not life.speaks
+        assert life.broken or (life.text_over and not life.speaks)
 
     def hear_aborted(self, life: Life, event: pb.Aborted) -> None:
         assert event.spoken_text + event.unspoken_text == life.text

@@ -249,6 +249,15 @@ async def test_abort_splits_the_text_at_what_was_played(make: Make) -> None:
     assert aborted.spoken_text == LONG[: span.text_end]
 
 
+async def test_nobody_has_played_more_than_was_taken(make: Make) -> None:
+    pipeline, _ = await make()
+    utterance = pipeline.open()
+    utterance.push(LONG)
+    await until(lambda: utterance._text.end_sample > 0)  # the first segment is made, and nothing of it was taken
+    aborted = await utterance.abort(played_samples=10**18)
+    assert (aborted.spoken_text, aborted.unspoken_text) == ("", LONG)
+
+
 async def test_abort_twice_and_after_the_end_changes_nothing(make: Make) -> None:
     pipeline, _ = await make()
     utterance = pipeline.open()
@@ -400,6 +409,17 @@ async def test_an_utterance_that_is_long_enough_leaves_the_rest_unspoken(make: M
     assert len(audio(got)) == 4 * 24_000
     assert len(stages.sent(Open)) < 3
     assert sum(isinstance(event, events.Flushed) for event in got) == 1
+
+
+async def test_a_pause_after_the_longest_audio_speaks_no_more(make: Make) -> None:
+    pipeline, stages = await make("text.max_audio_s=4", "text.idle_flush_s=0.1")
+    utterance, clock = pipeline.open(), asyncio.get_running_loop().time
+    utterance.push(LONG + "An open end")
+    later = clock() + 0.2
+    await until(lambda: len(stages.sent(Open)) == 2 and stages.live == 0)
+    await until(lambda: clock() > later)
+    assert len(stages.sent(Open)) == 2
+    ended([event async for event in utterance], events.Finished)
 
 
 async def test_a_reader_that_takes_nothing_for_too_long_fails_alone(make: Make) -> None:

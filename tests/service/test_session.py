@@ -69,3 +69,27 @@ async def test_a_fault_of_ours_ends_one_utterance_with_an_id_that_is_in_the_log(
     session.close()
     session.close()
     assert not served.app.admission.streams
+
+
+def obey(session: Session, **event: Any) -> None:
+    session.obey(pb.ConverseRequest(utterance_id="u", **event))
+
+
+async def test_started_comes_before_every_error_of_its_id(served: Any) -> None:
+    session = Session(served.app.admission)
+    obey(session, start=pb.Start())
+    obey(session, text=pb.TextIncrement(text="\0"))
+    obey(session, start=pb.Start())
+    assert [(await session.next()).name for _ in range(3)] == ["started", "error", "error"]
+    session.close()
+
+
+async def test_a_drain_does_not_take_the_place_of_an_end_event_that_waits(served: Any) -> None:
+    session = Session(served.app.admission)
+    obey(session, start=pb.Start())
+    obey(session, abort=pb.Abort())
+    assert (await session.next()).name == "started"
+    await served.app.admission.empty()
+    served.app.admission.fail_all(InternalError("the server leaves"))
+    assert (await session.next()).name == "aborted"
+    session.close()

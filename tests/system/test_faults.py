@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
+import grpc.aio
 import pytest
 
 from support.observed import NOT_SERVING, SERVING, Observed, until_equal, watching
@@ -21,6 +22,7 @@ from talkwire.listen import say
 from talkwire.stream import Stream
 from talkwire.utterance import Utterance
 from talkwire.v1 import speech_pb2 as pb
+from talkwire.v1.speech_pb2_grpc import SpeechServiceStub
 from tools.server import serving
 
 ABORTS = 500
@@ -93,6 +95,17 @@ async def fill(target: str) -> None:
 # ---- callers
 
 
+async def cancel_one(client: SpeechClient, dice: random.Random) -> str:
+    """Starts an utterance on a call of its own and cancels that at some moment; how it ended."""
+    async with client.converse() as stream:
+        utterance = stream.utterance()
+        await utterance.push(LONG_TEXT[: dice.randint(1, len(LONG_TEXT))])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(dice.uniform(0.001, 1.5)):
+                await rest(utterance)
+    return "cancelled"
+
+
 async def drop_one(stream: Stream, stranger: SpeechClient, dice: random.Random) -> str:
     """Starts an utterance and ends it before its time, in some way at some moment; how it ended."""
     way = dice.choice(("abort", "server_id", "deadline"))
@@ -122,7 +135,9 @@ async def drop_many(target: str, seed: int) -> Counter[str]:
 
     async def caller(stream: Stream, stranger: SpeechClient) -> None:
         for number in numbers:
-            ends[await drop_one(stream, stranger, random.Random(f"{seed}/{number}"))] += 1
+            dice = random.Random(f"{seed}/{number}")
+            cancels = dice.random() < 0.2
+            ends[await (cancel_one(stranger, dice) if cancels else drop_one(stream, stranger, dice))] += 1
 
     async def on_a_stream(client: SpeechClient, stranger: SpeechClient) -> None:
         async with client.converse() as stream:
@@ -159,6 +174,7 @@ async def test_aborted_utterances_and_killed_clients_leave_nothing(server: Obser
     assert ends.total() == ABORTS
     assert ends["aborted"] > ABORTS / 3
     assert ends["deadline"] > ABORTS / 8
+    assert ends["cancelled"] > ABORTS / 8
     await server.until_idle()
 
     places, dice = asyncio.Semaphore(CLIENTS_AT_ONCE), random.Random(seed)
@@ -184,6 +200,23 @@ async def test_a_caller_who_leaves_frees_the_slots(server: Observed) -> None:
         await server.until_figures(busy_slots=SLOTS, live_utterances=SLOTS)
     await server.until_idle()
     await fill(server.target)
+
+
+async def test_a_half_close_lets_what_lives_finish(server: Observed) -> None:
+    ends: Counter[str] = Counter()
+    async with grpc.aio.insecure_channel(server.target) as channel:
+        call = SpeechServiceStub(channel).Converse()
+        for number in range(SLOTS):
+            await call.write(pb.ConverseRequest(utterance_id=f"u{number}", start=pb.Start()))
+            await call.write(pb.ConverseRequest(utterance_id=f"u{number}", text=pb.TextIncrement(text=TEXT)))
+        await call.done_writing()
+        async for response in call:
+            ends[str(response.WhichOneof("event"))] += 1
+        assert await call.code() is grpc.StatusCode.OK
+    assert (ends["started"], ends["finished"]) == (SLOTS, SLOTS)
+    assert not ends["failed"] + ends["error"]
+    assert ends["audio"] > SLOTS
+    await server.until_idle()
 
 
 async def test_a_deadline_frees_the_slot_and_the_stream_lives_on(server: Observed) -> None:

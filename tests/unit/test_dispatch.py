@@ -30,6 +30,22 @@ class Segment:
         return self.needs_slot
 
 
+@dataclass(eq=False)
+class Silent(Segment):
+    """Needs no slot, and is followed by the next one at once."""
+
+    dispatcher: Dispatcher[Segment] | None = None
+    followers: int = 0
+
+    def start(self) -> bool:
+        if self.dispatcher is not None and self.followers:
+            self.dispatcher.submit(
+                Silent(self.name, self.log, dispatcher=self.dispatcher, followers=self.followers - 1)
+            )
+        self.log.append(self.name)
+        return False
+
+
 def order(slots: int, *segments: Segment) -> None:
     """Submits all while no slot is free, then frees as many as it takes."""
     dispatcher = Dispatcher[Segment](slots, MANY, busy=slots)
@@ -124,3 +140,13 @@ def test_limits_hold_and_nobody_waits_below_them(steps: list[str], slots: int, p
         assert dispatcher.busy <= slots
         assert dispatcher.held <= places
         assert not dispatcher.waiting or dispatcher.busy == slots or dispatcher.held == places
+
+
+def test_a_text_of_nothing_but_silent_segments_needs_no_deep_stack() -> None:
+    log: list[str] = []
+    dispatcher = Dispatcher[Segment](10_000, 10_000)
+    dispatcher.submit(Silent("a", log, dispatcher=dispatcher, followers=5_000))
+    assert len(log) == 5_001
+    assert (dispatcher.busy, dispatcher.held) == (0, 0)
+    dispatcher.submit(Segment("b", log))
+    assert dispatcher.busy == 1
