@@ -45,9 +45,9 @@ FRONT_END_S = 6.0
 QUIET = 10 ** (-50 / 20)
 
 
-def quantiles(values: Sequence[float], scale: float = 1e3) -> tuple[str, str, str]:
-    """Median, 99th percentile and largest, in ms."""
-    return tuple(f"{value * scale:.1f}" for value in (percentile(values, 0.5), percentile(values, 0.99), max(values)))  # type: ignore[return-value]
+def quantiles(values: Sequence[float]) -> tuple[str, ...]:
+    """Median, 99th percentile and largest of seconds, in ms."""
+    return tuple(f"{value * 1e3:.1f}" for value in (percentile(values, 0.5), percentile(values, 0.99), max(values)))
 
 
 # ---- first sound
@@ -109,8 +109,7 @@ async def speak_on(pipeline: Pipeline) -> None:
         utterance = pipeline.open()
         utterance.push(TEXT)
         utterance.end()
-        async for _ in utterance:
-            pass
+        await _drain(utterance)
 
 
 async def stage_aborts() -> dict[StageName, list[float]]:

@@ -40,12 +40,10 @@ def measure_steps(profile: str, sets: Sequence[str], slots: Sequence[int]) -> li
     """Rows of the table of one runner; runs in a process of its own."""
     import torch
 
+    from benchmarks.talker import opening
     from talkwire_pipeline.checkpoint import resolve_checkpoint
     from talkwire_pipeline.delay import EOC
     from talkwire_pipeline.deploy import load
-    from talkwire_pipeline.geometry import PRESETS
-    from talkwire_pipeline.messages import Open
-    from talkwire_pipeline.sampling import Sampling
     from talkwire_pipeline.talker import stage
     from talkwire_pipeline.text.prompt import PromptBuilder
 
@@ -63,21 +61,7 @@ def measure_steps(profile: str, sets: Sequence[str], slots: Sequence[int]) -> li
         before, first_s = loop.stats()["rows_total"], time.perf_counter()
         for _ in range(count):
             number += 1
-            values = Sampling(seed=number, top_k=50, top_p=0.95)
-            max_rows = SETTLED + STEPS + count + 40
-            shape = PRESETS["exact"]
-            loop.handle(
-                Open(
-                    generation=number,
-                    prompt=prompt.ids,
-                    reference=0,
-                    reference_at=0,
-                    sampling=values,
-                    max_rows=max_rows,
-                    geometry=shape,
-                    credit_samples=0,
-                )
-            )
+            loop.handle(opening(number, prompt, SETTLED + STEPS + count + 40))
         while loop.stats()["rows_total"] == before and loop.step():
             pass
         first_s = time.perf_counter() - first_s

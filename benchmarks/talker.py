@@ -59,6 +59,20 @@ class Watch:
         return timed
 
 
+def opening(number: int, prompt: Prompt, max_rows: int) -> Open:
+    """A generation with the usual sampling and a seed of its own; reference 1 where the prompt has one."""
+    return Open(
+        generation=number,
+        prompt=prompt.ids,
+        reference=1 if prompt.reference_at else 0,
+        reference_at=prompt.reference_at,
+        sampling=Sampling(seed=number),
+        max_rows=max_rows,
+        geometry=PRESETS["exact"],
+        credit_samples=0,
+    )
+
+
 class Bench:
     """A talker's loop that speaks to nobody."""
 
@@ -70,18 +84,7 @@ class Bench:
 
     def open(self, prompt: Prompt, max_rows: int) -> None:
         self._number += 1
-        self.loop.handle(
-            Open(
-                generation=self._number,
-                prompt=prompt.ids,
-                reference=1 if prompt.reference_at else 0,
-                reference_at=prompt.reference_at,
-                sampling=Sampling(seed=self._number),
-                max_rows=max_rows,
-                geometry=PRESETS["exact"],
-                credit_samples=0,
-            )
-        )
+        self.loop.handle(opening(self._number, prompt, max_rows))
 
     def finish(self) -> None:
         while self.loop.step():

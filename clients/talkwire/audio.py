@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import wave
 from dataclasses import dataclass
+from typing import IO
 
 from talkwire.errors import Cancelled, Internal
 from talkwire.v1 import speech_pb2 as pb
@@ -37,11 +38,17 @@ class Speech:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a WAV file. Raises `OSError` where it cannot."""
         # Opened here: a `wave.Wave_write` whose file cannot be opened complains once more when it is collected.
-        with open(path, "wb") as out, wave.open(out) as file:
-            file.setnchannels(1)
-            file.setsampwidth(SAMPLE_BYTES)
-            file.setframerate(self.sample_rate_hz)
+        with open(path, "wb") as out, wav_writer(out, self.sample_rate_hz) as file:
             file.writeframes(self.audio)
+
+
+def wav_writer(out: IO[bytes], sample_rate_hz: int) -> wave.Wave_write:
+    """Writes mono s16le into an open file; a context manager that leaves the file open."""
+    file = wave.open(out, "wb")  # noqa: SIM115 - the caller's to close
+    file.setnchannels(1)
+    file.setsampwidth(SAMPLE_BYTES)
+    file.setframerate(sample_rate_hz)
+    return file
 
 
 class SpeechBuilder:

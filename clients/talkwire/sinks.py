@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
-from talkwire.audio import SAMPLE_BYTES
+from talkwire.audio import SAMPLE_BYTES, wav_writer
 from talkwire.errors import FailedPrecondition
 
 _PLAY = "talkwire[play]"
@@ -49,11 +49,8 @@ class WavFile:
     def begin(self, sample_rate_hz: int) -> None:
         """See `Sink`. What was in the file goes now, and not before there is something in its place."""
         self._out: IO[bytes] = open(self._path, "wb")  # noqa: SIM115 - closed on leaving
-        self._file = file = wave.open(self._out)  # noqa: SIM115 - closed on leaving
-        file.setnchannels(1)
-        file.setsampwidth(SAMPLE_BYTES)
-        file.setframerate(sample_rate_hz)
-        file.writeframes(b"")
+        self._file = wav_writer(self._out, sample_rate_hz)
+        self._file.writeframes(b"")
 
     async def write(self, data: bytes) -> None:
         """See `Sink`."""

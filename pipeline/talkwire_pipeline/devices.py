@@ -6,7 +6,7 @@ from typing import get_args
 
 import torch
 
-from talkwire_pipeline.deploy.schema import Devices, Platform
+from talkwire_pipeline.deploy.schema import Devices, Dtype, Platform
 from talkwire_pipeline.errors import DeployError
 
 
@@ -29,6 +29,13 @@ def torch_device(devices: Devices, platform: Platform) -> torch.device:
     if not wanted or max(wanted) >= count:
         raise DeployError(f"devices: {list(wanted)}: name at least one of the {count} {platform} devices, from 0")
     return torch.device(kind, wanted[0])
+
+
+def talker_dtype(choice: Dtype, device: torch.device) -> str:
+    """What the talker's backbone computes in: the choice; for `auto` float32 on a CPU, bfloat16 elsewhere."""
+    if choice != "auto":
+        return choice
+    return "float32" if device.type == "cpu" else "bfloat16"
 
 
 def _found() -> Platform:

@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
+from support.demo_talker import TEXTS, checkpoint, embedded, prompts
 from support.talker import Talker
-from talkwire_pipeline.checkpoint import read_checkpoint, resolve_checkpoint
 from talkwire_pipeline.sampling import Sampling
-from talkwire_pipeline.talker.embedded import EmbeddedRunner
 from talkwire_pipeline.talker.ids import IdSpace
 from talkwire_pipeline.talker.linear import can_pack
 from talkwire_pipeline.talker.state import TalkerState
-from talkwire_pipeline.text.prompt import PromptBuilder
-from talkwire_pipeline.weights import load_talker
 
 CPU = torch.device("cpu")
-TEXTS = (
-    "The old mill stands by the river.",
-    "Hello there.",
-    "She opened the window and let the cold morning air into the room.",
-    "Never mind, it will be fine tomorrow.",
-    "Twelve boats left the harbor.",
-    "Yes.",
-    "He asked for a map, a lamp and a loaf of bread.",
-    "Where did you put the keys?",
-)
 MAX_ROWS = 300
 
 
-@cache
-def prompts() -> tuple[list[int], ...]:
-    builder = PromptBuilder(resolve_checkpoint("demo"))
-    return tuple(builder.build(text, None, 0).ids.tolist() for text in TEXTS)
-
-
 def make_talker() -> Talker:
-    checkpoint = read_checkpoint(resolve_checkpoint("demo"))
-    ids = IdSpace(len(TEXTS) + 1, checkpoint.talker.vocabulary, bank_rows=1)
-    state = TalkerState(ids, 512, CPU)
-    runner = EmbeddedRunner(
-        checkpoint.talker,
-        load_talker(checkpoint, CPU),
-        state,
-        ids,
-        audio_token_id=prompts()[0][-1],
-        max_model_len=512,
-        max_num_batched_tokens=32,
-        device=CPU,
-    )
-    return Talker(state, runner)
+    ids = IdSpace(len(TEXTS) + 1, checkpoint().talker.vocabulary, bank_rows=1)
+    return embedded(TalkerState(ids, 512, CPU), max_model_len=512, chunk=32)
 
 
 @pytest.fixture(scope="module")

@@ -12,19 +12,17 @@ import numpy as np
 import pytest
 import torch
 
+from support import demo_talker
+from support.demo_talker import checkpoint
 from support.talker import Talker
-from talkwire_pipeline.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
 from talkwire_pipeline.deploy.schema import RunnerOptions
 from talkwire_pipeline.deploy.schema import Talker as Section
 from talkwire_pipeline.messages import Codes
 from talkwire_pipeline.sampling import Sampling
-from talkwire_pipeline.talker.embedded import EmbeddedRunner
 from talkwire_pipeline.talker.ids import IdSpace
 from talkwire_pipeline.talker.replicas import ReplicatedState
 from talkwire_pipeline.talker.state import TalkerState
 from talkwire_pipeline.talker.vllm_runner import EngineSpec, VllmRunner, rows_per_step
-from talkwire_pipeline.text.prompt import PromptBuilder
-from talkwire_pipeline.weights import load_talker
 
 RUNNER: Any = os.environ.get("TALKWIRE_TEST_RUNNER", "v1")
 DEVICE = torch.device(os.environ.get("TALKWIRE_TEST_DEVICE", "cpu"))
@@ -40,14 +38,7 @@ SECTION = Section(
     attention_backend=None if DEVICE.type == "cpu" else "TRITON_ATTN",  # the one that takes float32
 )
 TEXTS = (
-    "The old mill stands by the river.",
-    "Hello there.",
-    "She opened the window and let the cold morning air into the room.",
-    "Never mind, it will be fine tomorrow.",
-    "Twelve boats left the harbor.",
-    "Yes.",
-    "He asked for a map, a lamp and a loaf of bread.",
-    "Where did you put the keys?",
+    *demo_talker.TEXTS,
     "Good morning, this is the front desk speaking.",
     "Your table by the window is ready.",
     "The next train leaves from platform two.",
@@ -72,15 +63,8 @@ def sampling(number: int) -> Sampling:
     )
 
 
-@cache
-def checkpoint() -> Checkpoint:
-    return read_checkpoint(resolve_checkpoint("demo"))
-
-
-@cache
 def prompts() -> tuple[list[int], ...]:
-    builder = PromptBuilder(checkpoint().folder)
-    return tuple(builder.build(text, None, 0).ids.tolist() for text in TEXTS)
+    return demo_talker.prompts(TEXTS)
 
 
 def make_ids() -> IdSpace:
@@ -92,19 +76,8 @@ def make_state() -> TalkerState:
 
 
 def make_embedded() -> Talker:
-    state = make_state()
-    runner = EmbeddedRunner(
-        checkpoint().talker,
-        load_talker(checkpoint(), DEVICE),
-        state,
-        state.ids,
-        audio_token_id=prompts()[0][-1],
-        max_model_len=SECTION.max_model_len,
-        max_num_batched_tokens=SECTION.max_num_batched_tokens,
-        device=DEVICE,
-        dtype="float32",
-    )
-    return Talker(state, runner)
+    sizes = {"max_model_len": SECTION.max_model_len, "chunk": SECTION.max_num_batched_tokens}
+    return demo_talker.embedded(make_state(), **sizes, dtype="float32")
 
 
 Engine = Callable[..., Talker]

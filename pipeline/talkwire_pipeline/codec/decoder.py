@@ -135,8 +135,8 @@ class _Block:
         return x
 
 
-_Call = tuple[int, int, Plan]
-"""Windows, frames that go in, and the way through the decoder."""
+_Call = tuple[int, Plan]
+"""Windows, and their way through the decoder."""
 
 
 class _Captured:
@@ -210,7 +210,7 @@ class CodecDecoder:
         """
         way = plan(self._ratios, windows.shape[1], start, stop)
         codes = torch.from_numpy(windows[:, way.start : way.stop].astype(np.int64)).to(self.device)
-        captured = self._captured.get((*codes.shape[:2], way)) if self._captured else None
+        captured = self._captured.get((len(codes), way)) if self._captured else None
         decoded = self._run(codes, way) if captured is None else captured.replay(codes)
         samples: Samples = decoded.float().cpu().numpy()
         return samples
@@ -219,10 +219,9 @@ class CodecDecoder:
     def capture(self, batch: int, frames: int, start: int, stop: int) -> None:
         """Prepares calls of `decode` with windows [batch, frames, 8]; does nothing without graphs."""
         way = plan(self._ratios, frames, start, stop)
-        call = (batch, way.stop - way.start, way)
-        if self._captured is not None and call not in self._captured:
+        if self._captured is not None and (batch, way) not in self._captured:
             codes = torch.zeros(batch, way.stop - way.start, CODEBOOKS, dtype=torch.int64, device=self.device)
-            self._captured[call] = _Captured(codes, lambda inputs: self._run(inputs, way), self._pool)
+            self._captured[batch, way] = _Captured(codes, lambda inputs: self._run(inputs, way), self._pool)
 
     def decode_whole(self, frames: Codes) -> Samples:
         """The whole decode of `frames` [T, 8]: [T * 960] float32.

@@ -32,7 +32,6 @@ ENVIRONMENT_PREFIX = "TALKWIRE_"
 """`TALKWIRE_TALKER__MAX_NUM_SEQS=8` sets `stages.talker.max_num_seqs`."""
 _STAGES = ("talker", "codec")
 _CODES: Path = ("connectors", "codes")
-_RUNNER: Path = ("stages", "talker", "model_runner")
 
 
 def load(

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
 from talkwire_pipeline.checkpoint import TalkerConfig
+from talkwire_pipeline.deploy.schema import Dtype
+from talkwire_pipeline.devices import talker_dtype
 from talkwire_pipeline.talker.ids import STOP, IdSpace
 from talkwire_pipeline.talker.qwen3 import Backbone
 from talkwire_pipeline.talker.state import TalkerState
 from talkwire_pipeline.weights import TalkerWeights
 
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 SMALLEST_BATCH = 4
 """Batches are filled up to this, and doubled from there: with 1 or 2 rows, matrix products differ in the last bit."""
 
@@ -95,7 +95,7 @@ class EmbeddedRunner:
             lanes=self._prefill_lane + 1,
             max_positions=max_model_len,
             device=device,
-            dtype=_dtype(dtype, device),
+            dtype=getattr(torch, talker_dtype(dtype, device)),
             pack=dtype == "auto",
             lane_by_lane=device.type == "cpu",
         )
@@ -216,9 +216,3 @@ class EmbeddedRunner:
 def _batch(rows: int) -> int:
     """Rows of a batch that holds so many: 4, 8, 16, ..."""
     return max(SMALLEST_BATCH, 1 << (rows - 1).bit_length())
-
-
-def _dtype(choice: Dtype, device: torch.device) -> torch.dtype:
-    if choice == "auto":
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[choice]

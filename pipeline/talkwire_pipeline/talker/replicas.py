@@ -31,9 +31,8 @@ class ReplicatedState(TalkerState):
         super().__init__(ids, max_positions, torch.device("cpu"))
 
     def connect(self, tell: Tell) -> None:
-        """From now on the ranks hear of everything. They are as new, and so is this one."""
+        """From now on the ranks hear of everything; a `reset` behind it makes all of them alike."""
         self._tell = tell
-        self.reset()
 
     def reset(self) -> None:
         """See `TalkerState`."""

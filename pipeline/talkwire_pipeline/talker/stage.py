@@ -11,7 +11,7 @@ import torch
 from talkwire_pipeline.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
 from talkwire_pipeline.deploy import Deploy
 from talkwire_pipeline.deploy.schema import Talker
-from talkwire_pipeline.devices import torch_device
+from talkwire_pipeline.devices import talker_dtype, torch_device
 from talkwire_pipeline.errors import DeployError
 from talkwire_pipeline.geometry import CODEBOOKS, PRESETS
 from talkwire_pipeline.messages import Failed, Message, Open, PutReference, Refused
@@ -76,7 +76,7 @@ def build(deploy: Deploy, to_server: Emit, to_codec: Emit) -> Built:
         loaded.loop(to_server, to_codec),
         facts(
             device=str(loaded.device),
-            dtype=dtype_name(options, loaded.device),
+            dtype=talker_dtype(options.dtype, loaded.device),
             parameters=loaded.parameters,
             slots=options.max_num_seqs,
             versions={"vllm": loaded.runner.version} if isinstance(loaded.runner, VllmRunner) else {},
@@ -149,13 +149,6 @@ def check_runner(deploy: Deploy) -> None:
             f"stages.talker.devices: {list(options.devices)}: several devices are numbered from 0 on: say which they "
             "are by CUDA_VISIBLE_DEVICES"
         )
-
-
-def dtype_name(options: Talker, device: torch.device) -> str:
-    """What the backbone computes in."""
-    if options.dtype != "auto":
-        return options.dtype
-    return "float32" if device.type == "cpu" else "bfloat16"
 
 
 def warm_up(loaded: Loaded) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from talkwire_pipeline.checkpoint import Checkpoint
 from talkwire_pipeline.deploy.schema import RunnerOptions, Talker
+from talkwire_pipeline.devices import talker_dtype
 from talkwire_pipeline.errors import DeployError
 from talkwire_pipeline.talker import vllm_plugin
 from talkwire_pipeline.talker.ids import STOP
@@ -194,7 +195,7 @@ def engine_arguments(spec: EngineSpec) -> dict[str, Any]:
         "hf_overrides": with_sizes(sizes),
         "skip_tokenizer_init": True,
         "disable_log_stats": True,
-        "dtype": _dtype(talker, on_cpu),
+        "dtype": talker_dtype(talker.dtype, spec.device),
         "max_num_seqs": talker.max_num_seqs,
         "max_model_len": talker.max_model_len,
         "max_num_batched_tokens": talker.max_num_batched_tokens,
@@ -212,12 +213,6 @@ def engine_arguments(spec: EngineSpec) -> dict[str, Any]:
     else:
         arguments["gpu_memory_utilization"] = talker.gpu_memory_utilization
     return arguments | spec.extra
-
-
-def _dtype(talker: Talker, on_cpu: bool) -> str:
-    if talker.dtype != "auto":
-        return talker.dtype
-    return "float32" if on_cpu else "bfloat16"
 
 
 def _compilation(spec: EngineSpec) -> dict[str, Any]:
