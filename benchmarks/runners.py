@@ -3,7 +3,7 @@
     python -m benchmarks.runners --profile higgs-v3-h200 --set model.checkpoint=FOLDER --runners embedded,v1,v2
 
 Not part of `make bench`: it is meant for a GPU. Each runner has processes of its own. Steps: `--slots` generations that
-do not end, each figure the median over `STEPS` steps. Loads: those of `talkwire bench`, the second of two runs, since
+must not end before, each figure over `STEPS` steps. Loads: those of `talkwire bench`, the second of two runs, since
 the first compiles what it meets. Memory is what the device has in use, by `nvidia-smi`, with the server idle.
 """
 
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from talkwire import SpeechClient, bench
 from talkwire.bench import Figures
@@ -28,21 +29,18 @@ from tools.server import serving
 STEPS = 200
 SETTLED = 40
 """Steps before the first that counts: prefill, and what is compiled on the way."""
-PROMPT = "The next train to the coast leaves from platform two, and it stops at every village on the way."
 STEP_HEAD = ("runner", "slots", "step p50 ms", "p99 ms", "first row ms", "start s")
+MEMORY_HEAD = ("runner", "weights GiB", "KV cache GiB", "graphs GiB", "peak GiB")
 LOAD_HEAD = ("runner", "streams", "done", "TTFA p50 ms", "p95 ms", "RTF", "audio s/s", "C100 %", "memory GiB")
 
 
 # ---- steps, in a process of its own
 
 
-def measure_steps(profile: str, sets: Sequence[str], slots: Sequence[int]) -> list[tuple[str, ...]]:
-    """Rows of the table of one runner; runs in a process of its own."""
-    import torch
-
-    from benchmarks.talker import opening
+def measure_steps(profile: str, sets: Sequence[str], slots: Sequence[int]) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Rows of the tables of one runner; runs in a process of its own."""
+    from benchmarks.talker import LONG, opening
     from talkwire_pipeline.checkpoint import resolve_checkpoint
-    from talkwire_pipeline.delay import EOC
     from talkwire_pipeline.deploy import load
     from talkwire_pipeline.talker import stage
     from talkwire_pipeline.text.prompt import PromptBuilder
@@ -52,9 +50,8 @@ def measure_steps(profile: str, sets: Sequence[str], slots: Sequence[int]) -> li
     loaded = stage.load(deploy)
     stage.warm_up(loaded)
     start_s = time.perf_counter() - begun_s
-    loaded.state._draw._mask[..., EOC] = -torch.inf  # nobody ends before it was measured
     loop = loaded.loop(lambda message: None, lambda message: None)
-    prompt = PromptBuilder(resolve_checkpoint(deploy.model.checkpoint)).build(PROMPT)
+    prompt = PromptBuilder(resolve_checkpoint(deploy.model.checkpoint)).build(LONG)
     rows: list[tuple[str, ...]] = []
     number = 0
     for count in slots:
@@ -72,6 +69,8 @@ def measure_steps(profile: str, sets: Sequence[str], slots: Sequence[int]) -> li
             step_s = time.perf_counter()
             loop.step()
             took_s.append(time.perf_counter() - step_s)
+        if loop.stats()["live_generations"] != count:
+            raise RuntimeError("a generation ended before it was measured")
         while loop.step():
             pass
         p50, p99 = statistics.median(took_s), bench.percentile(took_s, 0.99)
@@ -79,10 +78,35 @@ def measure_steps(profile: str, sets: Sequence[str], slots: Sequence[int]) -> li
         rows.append(
             (name, str(count), f"{p50 * 1e3:.2f}", f"{p99 * 1e3:.2f}", f"{first_s * 1e3:.0f}", f"{start_s:.0f}")
         )
-    return rows
+    return rows, [deploy.runner.model_runner, *memory_of(loaded)]
 
 
-def steps_of(runner: str, options: argparse.Namespace) -> list[tuple[str, ...]]:
+def memory_of(loaded: Any) -> tuple[str, ...]:
+    """What the talker takes of its device: numbers, keys and values, pools of graphs, most at once; "-" on a CPU."""
+    import torch
+
+    if loaded.device.type != "cuda":
+        return ("-",) * 4
+    segments = torch.cuda.memory_snapshot()
+    graphs = sum(each["total_size"] for each in segments if tuple(each["segment_pool_id"]) != (0, 0))
+    weights = loaded.parameters * 2 if loaded.options.dtype == "bfloat16" else loaded.parameters * 4
+    sizes = (weights, cache_bytes(loaded.runner), graphs, torch.cuda.max_memory_reserved())
+    return tuple(f"{size / 2**30:.2f}" for size in sizes)
+
+
+def cache_bytes(runner: Any) -> int:
+    """Of keys and values, for a runner of either kind."""
+    if not hasattr(runner, "_client"):
+        return int(runner._backbone._cache.nbytes)
+    worker = runner._client.engine_core.model_executor.driver_worker.worker
+    return sum({tensor.data_ptr(): tensor.nbytes for tensor in worker.model_runner.kv_caches}.values())
+
+
+Measured = tuple[list[tuple[str, ...]], list[tuple[str, ...]]]
+"""Rows of steps and of memory."""
+
+
+def steps_of(runner: str, options: argparse.Namespace) -> Measured:
     """The same from a child process."""
     arguments = ["--steps-of", runner, "--profile", options.profile, "--slots", options.slots]
     sets = [word for item in options.set for word in ("--set", item)]
@@ -91,8 +115,9 @@ def steps_of(runner: str, options: argparse.Namespace) -> list[tuple[str, ...]]:
     )
     if child.returncode:
         print(f"{runner}: the steps could not be measured", flush=True)
-        return []
-    return [tuple(row) for row in json.loads(child.stdout.splitlines()[-1])]
+        return [], []
+    steps, memory = json.loads(child.stdout.splitlines()[-1])
+    return [tuple(row) for row in steps], [tuple(memory)]
 
 
 # ---- loads
@@ -148,12 +173,13 @@ def main() -> None:
     options = parser.parse_args()
     if options.steps_of:
         sets = [*options.set, f"talker.model_runner={options.steps_of}"]
-        rows = measure_steps(options.profile, sets, [int(count) for count in options.slots.split(",")])
-        print(json.dumps(rows))
+        print(json.dumps(measure_steps(options.profile, sets, [int(count) for count in options.slots.split(",")])))
+        sys.stdout.flush()
         os._exit(0)  # an engine's threads need not be waited for
     runners = options.runners.split(",")
-    steps = [row for runner in runners for row in steps_of(runner, options)]
-    print(table(STEP_HEAD, steps) + "\n", flush=True)
+    measured = [steps_of(runner, options) for runner in runners]
+    print(table(STEP_HEAD, [row for steps, _ in measured for row in steps]) + "\n", flush=True)
+    print(table(MEMORY_HEAD, [row for _, memory in measured for row in memory]) + "\n", flush=True)
     print(table(LOAD_HEAD, [row for runner in runners for row in loads_of(runner, options)]))
 
 

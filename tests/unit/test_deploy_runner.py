@@ -82,7 +82,7 @@ def test_on_cuda_it_is_v2_unless_the_profile_opts_out(profile: str, runner: Runn
     assert (deploy.runner.model_runner, deploy.geometry.preset) == (runner, preset)
     assert deploy.runner.async_scheduling == (runner == "v2")
     assert deploy.runner.decode_graph
-    assert not deploy.runner.codec_graphs
+    assert deploy.runner.codec_graphs == (runner == "v2")
     assert [warning for warning in deploy.warnings if "seam-exact" not in warning] == []
 
 

@@ -11,6 +11,9 @@ import types
 
 RUNNER = os.environ.get("TALKWIRE_TEST_RUNNER", "v1")
 
+# Triton's attention multiplies float32 in tf32 otherwise, and rows would part in a draw.
+os.environ["TRITON_F32_DEFAULT"] = "ieee"
+
 if RUNNER == "v2" and os.environ.get("TALKWIRE_TEST_DEVICE", "cpu") == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
     from triton import backends

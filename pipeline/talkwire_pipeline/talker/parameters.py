@@ -12,8 +12,8 @@ from talkwire_pipeline.delay import CODEBOOK_SIZE
 from talkwire_pipeline.sampling import Sampling
 from talkwire_pipeline.talker.rng import stream_keys
 
-# Columns, all int64; those from TEMPERATURE to before KEYS hold the bits of float64.
-_LENGTH, _EPOCH, _TOP_K, _TEMPERATURE, _NOISE, _TOP_P, _PENALTY, _KEYS, _WIDTH = 0, 1, 2, 4, 5, 6, 7, 8, 16
+LENGTH, EPOCH, TOP_K, TEMPERATURE, NOISE, TOP_P, PENALTY, KEYS, WIDTH = 0, 1, 2, 4, 5, 6, 7, 8, 16
+"""Columns of the table, all int64; those from TEMPERATURE to before KEYS hold the bits of float64."""
 _NEVER = 1 << 40  # prompt length of a slot that draws nothing: its steps are all negative
 _COLDEST = 1e-6  # as good as greedy, and no logit divided by it overflows
 
@@ -62,49 +62,50 @@ class ParameterTable:
 
     def __init__(self, slots: int, device: torch.device) -> None:
         self._device = device
-        self._table = torch.zeros(slots, _WIDTH, dtype=torch.int64, device=device)
+        self.table = torch.zeros(slots, WIDTH, dtype=torch.int64, device=device)
+        """[slots, 16] int64, by the columns above."""
 
     def reset(self) -> None:
         """No slot draws anything."""
-        self._table.zero_()
-        self._table[:, _LENGTH] = _NEVER
-        self._table.view(torch.float64)[:, _TEMPERATURE:_KEYS] = 1.0
+        self.table.zero_()
+        self.table[:, LENGTH] = _NEVER
+        self.table.view(torch.float64)[:, TEMPERATURE:KEYS] = 1.0
 
     def set(self, slot: int, spec: GenerationSpec, epoch: int) -> None:
         """The slot draws as `spec` says, from now on."""
-        self._table[slot] = torch.from_numpy(_encoded(spec, epoch)).to(self._device)
+        self.table[slot] = torch.from_numpy(_encoded(spec, epoch)).to(self._device)
 
     def clear(self, slot: int) -> None:
         """The slot draws nothing."""
-        self._table[slot, _LENGTH] = _NEVER
+        self.table[slot, LENGTH] = _NEVER
 
     def look_up(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, DrawValues]:
         """Prompt lengths [n], epochs [n] and values of `slots` [n]."""
-        rows = self._table.index_select(0, slots)
+        rows = self.table.index_select(0, slots)
         wide = rows.unsqueeze(2)
         floats = wide.view(torch.float64)
         values = DrawValues(
-            keys=wide[:, _KEYS:],
-            top_k=wide[:, _TOP_K : _TOP_K + 1],
-            temperature=floats[:, _TEMPERATURE : _TEMPERATURE + 1],
-            noise=floats[:, _NOISE : _NOISE + 1],
-            top_p=floats[:, _TOP_P : _TOP_P + 1],
-            penalty=floats[:, _PENALTY : _PENALTY + 1],
+            keys=wide[:, KEYS:],
+            top_k=wide[:, TOP_K : TOP_K + 1],
+            temperature=floats[:, TEMPERATURE : TEMPERATURE + 1],
+            noise=floats[:, NOISE : NOISE + 1],
+            top_p=floats[:, TOP_P : TOP_P + 1],
+            penalty=floats[:, PENALTY : PENALTY + 1],
         )
-        return rows[:, _LENGTH], rows[:, _EPOCH], values
+        return rows[:, LENGTH], rows[:, EPOCH], values
 
 
 def _encoded(spec: GenerationSpec, epoch: int) -> npt.NDArray[np.int64]:
     """A slot's row."""
     sampling = spec.sampling
     greedy = sampling.temperature == 0
-    row = np.zeros(_WIDTH, dtype=np.int64)
-    row[[_LENGTH, _EPOCH, _TOP_K]] = spec.prompt_length, epoch, effective_top_k(sampling)
-    row.view(np.float64)[_TEMPERATURE:_KEYS] = (
+    row = np.zeros(WIDTH, dtype=np.int64)
+    row[[LENGTH, EPOCH, TOP_K]] = spec.prompt_length, epoch, effective_top_k(sampling)
+    row.view(np.float64)[TEMPERATURE:KEYS] = (
         1.0 if greedy else max(sampling.temperature, _COLDEST),
         0.0 if greedy else 1.0,
         sampling.top_p if sampling.top_p < 1 else 2.0,
         sampling.repetition_penalty,
     )
-    row[_KEYS:] = stream_keys(sampling.seed)
+    row[KEYS:] = stream_keys(sampling.seed)
     return row

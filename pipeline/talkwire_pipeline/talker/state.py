@@ -17,19 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from talkwire_pipeline.delay import BOC, CODEBOOK_SIZE, EOC, REAL_CODES, delay
+from talkwire_pipeline.delay import EOC, REAL_CODES, delay
 from talkwire_pipeline.errors import ResourceExhaustedError
 from talkwire_pipeline.geometry import CODEBOOKS
 from talkwire_pipeline.messages import Codes
 from talkwire_pipeline.sampling import Sampling
-from talkwire_pipeline.talker.draw import NARROW, Draw
+from talkwire_pipeline.talker.draw import NARROW
 from talkwire_pipeline.talker.egress import Entry, make_egress
-from talkwire_pipeline.talker.ids import STOP, IdSpace
-from talkwire_pipeline.talker.parameters import GenerationSpec, ParameterTable, effective_top_k
-from talkwire_pipeline.talker.rng import mixed, signed
-
-_SLOT, _EPOCH, _POSITION, _CODES = 0, 1, 2, 3  # columns of an egress entry
-_FACTORS = [signed(mixed(codebook + 1)) | 1 for codebook in range(CODEBOOKS)]  # of a multilinear hash
+from talkwire_pipeline.talker.ids import IdSpace
+from talkwire_pipeline.talker.parameters import GenerationSpec, effective_top_k
+from talkwire_pipeline.talker.sampler import CODES, COLUMNS, EPOCH, POSITION, SLOT, Memory, Work, make_sampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +49,6 @@ class RowBatch:
         return len(self.slots)
 
 
-def _fingerprints(codes: torch.Tensor, factors: torch.Tensor, count: int) -> torch.Tensor:
-    """A number below `count` for each row of `codes` [n, 8] int64, by its content: [n] int64."""
-    return ((codes * factors).sum(-1) >> 33) % count
-
-
 class TalkerState:
     """All generations of a talker.
 
@@ -76,20 +68,9 @@ class TalkerState:
         self.ids = ids
         self.max_positions = max_positions
         self.device = device
-        self._stride = max_positions + 1
-        self._bank_at = ids.slots * self._stride
-        self._trash = self._bank_at + ids.bank_rows
-        with torch.inference_mode(False):  # an inference tensor could not be written outside of that mode
-            # Row `slot * stride + position`: the codes fed at that position, -1 where text is; then the bank; then
-            # one row that takes what must not be kept. Row 0 (slot 0) is never written and stands for text.
-            self._codes = torch.full((self._trash + 1, CODEBOOKS), -1, dtype=torch.int16, device=device)
-            self._seen = torch.zeros(ids.slots, CODEBOOKS, CODEBOOK_SIZE, dtype=torch.bool, device=device)
-            self._codebook = torch.arange(CODEBOOKS, device=device)
-            self._before = (self._codebook - 1).clamp_(min=0)
-            self._factors = torch.tensor(_FACTORS, device=device)
-            self._parameters = ParameterTable(ids.slots, device)
-            self._draw = Draw(device)
-        self._egress = make_egress(device, max_rows_per_step, _CODES + CODEBOOKS)
+        self._memory = Memory.make(ids, max_positions, device)
+        self._sampler = make_sampler(self._memory)
+        self._egress = make_egress(device, max_rows_per_step, COLUMNS)
         self._epochs = np.zeros(ids.slots, dtype=np.int64)
         self._next = np.zeros(ids.slots, dtype=np.int64)
         self._first = np.zeros(ids.slots, dtype=np.int64)
@@ -98,8 +79,8 @@ class TalkerState:
 
     def reset(self) -> None:
         """As new: frees every slot, empties the bank, drops rows that were not taken. For after a warm-up."""
-        self._codes.fill_(-1)
-        self._parameters.reset()
+        self._memory.codes.fill_(-1)
+        self._memory.parameters.reset()
         self._egress.clear()
         self._next.fill(-1)
         self._free = deque(range(1, self.ids.slots))
@@ -129,27 +110,28 @@ class TalkerState:
         self._first[slot] = self._next[slot] = spec.prompt_length - 1
         self._live[slot] = spec.sampling
         self._choose_work()
-        self._parameters.set(slot, spec, self._epoch)
-        start = slot * self._stride
-        self._codes[start + spec.prompt_length - 1 : start + self._stride] = -1
+        self._memory.parameters.set(slot, spec, self._epoch)
+        start, end = slot * self._memory.stride, (slot + 1) * self._memory.stride
+        self._memory.codes[start + spec.prompt_length - 1 : end] = -1
         if spec.sampling.repetition_penalty != 1:
-            self._seen[slot] = False
+            self._memory.seen[slot] = False
         return slot
 
     def close(self, slot: int) -> None:
         """Gives the slot back; rows of it that are still on their way are dropped. A no-op for a free slot."""
         if self._live.pop(slot, None) is not None:
             self._next[slot] = -1
-            self._parameters.clear(slot)
+            self._memory.parameters.clear(slot)
             self._free.append(slot)
             self._choose_work()
 
     def _choose_work(self) -> None:
-        """What a draw must do: work that no live generation needs is left out, and would change nothing."""
         live = self._live.values()
-        self._wide = any(effective_top_k(sampling) > NARROW for sampling in live)
-        self._nucleus = any(sampling.top_p < 1 for sampling in live)
-        self._penalise = any(sampling.repetition_penalty != 1 for sampling in live)
+        self._work = Work(
+            wide=any(effective_top_k(sampling) > NARROW for sampling in live),
+            nucleus=any(sampling.top_p < 1 for sampling in live),
+            penalise=any(sampling.repetition_penalty != 1 for sampling in live),
+        )
 
     # ---- references
 
@@ -170,8 +152,8 @@ class TalkerState:
             raise ResourceExhaustedError(f"{len(rows)} reference rows, but room for {len(self._free_bank)}")
         places = torch.tensor([self._free_bank.popleft() for _ in rows], device=self.device)
         data = torch.from_numpy(rows).to(self.device)
-        self._codes[places + self._bank_at] = data
-        prints = _fingerprints(data.long(), self._factors, self.ids.bank_fingerprints)
+        self._memory.codes[places + self._memory.bank_at] = data
+        prints = self._memory.fingerprints(data.long(), self.ids.bank_fingerprints)
         result: list[int] = (self.ids.bank_base + prints * self.ids.bank_rows + places).tolist()
         return result
 
@@ -190,11 +172,12 @@ class TalkerState:
 
         `ids` and `positions` are [N] int64. Fixed addresses and no synchronisation: fit for a CUDA graph.
         """
-        history = (ids % self.ids.slots) * self._stride + positions.clamp(0, self._stride - 1)
-        bank = (ids - self.ids.bank_base) % self.ids.bank_rows + self._bank_at
+        stride = self._memory.stride
+        history = (ids % self.ids.slots) * stride + positions.clamp(0, stride - 1)
+        bank = (ids - self.ids.bank_base) % self.ids.bank_rows + self._memory.bank_at
         at = torch.where(ids < self.ids.steps, history, 0)
         at = torch.where(ids >= self.ids.bank_base, bank, at)
-        return self._codes.index_select(0, at).long()
+        return self._memory.codes.index_select(0, at).long()
 
     def text_ids(self, ids: torch.Tensor, audio_token: int) -> torch.Tensor:
         """The tokenizer's ids [N] of engine ids [N]; `audio_token` for those that are none.
@@ -213,39 +196,9 @@ class TalkerState:
         the generation's last row. A row of which nothing is wanted (slot 0, a free slot, an unfinished prompt) may
         hold anything; its id means nothing and is never `STOP`. Never waits for the device.
         """
-        slots = slots.long().clamp(0, self.ids.slots - 1)
-        positions = positions.long().clamp(0, self._stride - 2)
-        lengths, epochs, values = self._parameters.look_up(slots)
-        steps = positions + 1 - lengths
-        wanted = steps >= 0
-        at = slots * self._stride + positions
-        seen = self._seen.index_select(0, slots) if self._penalise else None
-        drawn = self._draw(logits, steps, values, seen, self._wide, self._nucleus)
-        row = self._patterned(drawn, steps, self._codes.index_select(0, at))
-        at += 1
-        kept = self._codes.index_select(0, at)
-        row = torch.where(kept >= 0, kept.long(), row)
-        self._codes.index_copy_(0, torch.where(wanted, at, self._trash), row.short())
-        owners = torch.where(wanted, slots, 0)
-        if seen is not None:
-            self._mark_seen(owners, row)
-        head = torch.stack((owners, epochs, positions), 1)
-        self._egress.put(torch.cat((head, row), 1).int())
-        return self._next_ids(row, slots, wanted)
-
-    def _mark_seen(self, owners: torch.Tensor, row: torch.Tensor) -> None:
-        at = (owners.unsqueeze(1) * CODEBOOKS + self._codebook) * CODEBOOK_SIZE + row
-        self._seen.view(-1).index_fill_(0, at.view(-1), True)  # an assignment by index would wait for the device
-
-    def _patterned(self, drawn: torch.Tensor, steps: torch.Tensor, previous: torch.Tensor) -> torch.Tensor:
-        """`drawn` [n, 8] with BOC where a codebook has not begun and EOC where it has ended."""
-        ended = previous.index_select(1, self._before) == EOC
-        return drawn.masked_fill_(self._codebook > steps.unsqueeze(1), BOC).masked_fill_(ended, EOC)
-
-    def _next_ids(self, row: torch.Tensor, slots: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        prints = _fingerprints(row, self._factors, self.ids.step_fingerprints)
-        ids = (prints * self.ids.slots).add_(slots).masked_fill_(_is_last(row), STOP)
-        return torch.where(wanted, ids, self.ids.slots)
+        entry, ids = self._sampler(logits, slots, positions, self._work)
+        self._egress.put(entry)
+        return ids
 
     @property
     def pending(self) -> bool:
@@ -263,20 +216,15 @@ class TalkerState:
         `EgressOverrunError` if it was not called for too many steps.
         """
         fresh = [self._fresh(entry) for entry in self._egress.take()]
-        entries = np.concatenate(fresh) if fresh else np.empty((0, _CODES + CODEBOOKS), dtype=np.int32)
-        slots = entries[:, _SLOT].astype(np.int64)
-        codes = entries[:, _CODES:].astype(np.int16)
-        return RowBatch(slots, entries[:, _POSITION] - self._first[slots], codes, codes[:, CODEBOOKS - 2] == EOC)
+        entries = np.concatenate(fresh) if fresh else np.empty((0, COLUMNS), dtype=np.int32)
+        slots = entries[:, SLOT].astype(np.int64)
+        codes = entries[:, CODES:].astype(np.int16)
+        return RowBatch(slots, entries[:, POSITION] - self._first[slots], codes, codes[:, CODEBOOKS - 2] == EOC)
 
     def _fresh(self, entry: Entry) -> Entry:
         """The rows of an entry that are the next ones of a live generation."""
-        slots, epochs, positions = entry[:, _SLOT], entry[:, _EPOCH], entry[:, _POSITION]
+        slots, epochs, positions = entry[:, SLOT], entry[:, EPOCH], entry[:, POSITION]
         rows: Entry = entry[(slots > 0) & (epochs == self._epochs[slots]) & (positions == self._next[slots])]
-        ended = rows[:, _CODES + CODEBOOKS - 2] == EOC
-        self._next[rows[:, _SLOT]] = np.where(ended, -1, rows[:, _POSITION] + 1)
+        ended = rows[:, CODES + CODEBOOKS - 2] == EOC
+        self._next[rows[:, SLOT]] = np.where(ended, -1, rows[:, POSITION] + 1)
         return rows
-
-
-def _is_last(row: torch.Tensor) -> torch.Tensor:
-    """Whether all codebooks but the last have ended: [n] bool for rows [n, 8]."""
-    return row[:, CODEBOOKS - 2] == EOC
