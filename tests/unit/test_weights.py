@@ -12,8 +12,10 @@ from safetensors.torch import load_file, save_file
 
 from support.checkpoints import TALKER, Tensors, untied_head, write_checkpoint
 from talkwire_pipeline.checkpoint import Checkpoint, CodecConfig, TalkerConfig, read_checkpoint, resolve_checkpoint
+from talkwire_pipeline.deploy import load
 from talkwire_pipeline.errors import CheckpointError
 from talkwire_pipeline.layout import AUDIO_EMBEDDING, AUDIO_HEAD, CODEC_PREFIX, codec_layout, talker_layout
+from talkwire_pipeline.talker import stage
 from talkwire_pipeline.weights import load_codec, load_talker
 
 CPU = torch.device("cpu")
@@ -273,3 +275,10 @@ def test_the_demo_checkpoint_loads() -> None:
     codec = load_codec(checkpoint, CPU)
     assert codec["acoustic_decoder.conv1.weight"].dtype == torch.float32
     assert codec["quantizer.quantizers.7.codebook.embed"].shape == (1024, 32)
+
+
+def test_a_talker_that_does_not_fit_is_refused_before_its_device_is_looked_for(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, edit=lambda tensors: tensors.pop(Q))
+    deploy = load("demo", platform="cuda", overrides=[f"model.checkpoint={tmp_path}", "talker.model_runner=v1"])
+    with pytest.raises(CheckpointError, match=f"1 missing: {Q}$"):
+        stage.load(deploy)
