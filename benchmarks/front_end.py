@@ -26,7 +26,7 @@ from talkwire.v1 import speech_pb2_grpc
 from talkwire_pipeline.deploy import load
 from talkwire_pipeline.geometry import SAMPLES_PER_FRAME
 from talkwire_pipeline.messages import Abort, Audio, CodecDone, Message, Open, Released, StageName, TalkerDone
-from talkwire_pipeline.stages import OnMessage, OnState, StageState
+from talkwire_pipeline.stages import OnMessage, OnState, StageHealth, StageState
 from talkwire_server.app import App
 
 PERIOD_S = 0.04
@@ -96,6 +96,9 @@ class Metronome:
 
     def stats(self, stage: StageName) -> dict[str, float]:
         return {}
+
+    def health(self, stage: StageName) -> StageHealth:
+        return StageHealth()
 
     async def close(self) -> None:
         for timer in self._timers.values():

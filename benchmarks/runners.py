@@ -87,7 +87,7 @@ def memory_of(loaded: Any) -> tuple[str, ...]:
 
     if loaded.device.type != "cuda":
         return ("-",) * 4
-    segments = torch.cuda.memory_snapshot()
+    segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     graphs = sum(each["total_size"] for each in segments if tuple(each["segment_pool_id"]) != (0, 0))
     weights = loaded.parameters * 2 if loaded.options.dtype == "bfloat16" else loaded.parameters * 4
     sizes = (weights, cache_bytes(loaded.runner), graphs, torch.cuda.max_memory_reserved())

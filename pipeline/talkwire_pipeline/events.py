@@ -59,7 +59,12 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What an utterance took. Times in seconds; `ttfa_s` and `real_time_factor` are 0 where there was no audio."""
+    """What an utterance took. Times in seconds; `ttfa_s` and `real_time_factor` are 0 where there was no audio.
+
+    `duration_s` is from the first text to the last audio, `queue_wait_s` what the first segment waited for a slot,
+    `longest_gap_s` between two chunks from the codec. A player without a buffer was dry for `underrun_s` in all, at
+    most for `longest_underrun_s` at a time, with text at hand.
+    """
 
     sample_count: int
     segment_count: int
@@ -67,6 +72,11 @@ class Statistics:
     ttfa_s: float
     first_payload_s: float
     real_time_factor: float
+    duration_s: float = 0.0
+    queue_wait_s: float = 0.0
+    longest_gap_s: float = 0.0
+    underrun_s: float = 0.0
+    longest_underrun_s: float = 0.0
 
 
 FinishReason = Literal["complete", "cap", "loop", "max_audio"]

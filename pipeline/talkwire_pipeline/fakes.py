@@ -34,7 +34,7 @@ from talkwire_pipeline.messages import (
     StageName,
     TalkerDone,
 )
-from talkwire_pipeline.stages import OnMessage, OnState, StageState
+from talkwire_pipeline.stages import OnMessage, OnState, StageHealth, StageState
 
 DELAY_ROWS = CODEBOOKS - 1
 """Rows that a generation has more than frames."""
@@ -181,6 +181,10 @@ class FakeStages:
     def stats(self, stage: StageName) -> dict[str, float]:
         """`live_generations`: how many the stage holds."""
         return {"live_generations": float(self.held(stage))}
+
+    def health(self, stage: StageName) -> StageHealth:
+        """As a real stage's, without a process."""
+        return StageHealth(restarts=self._lives[stage])
 
     async def close(self) -> None:
         """Drops everything."""

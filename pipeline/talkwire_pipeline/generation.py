@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ class Generation:
         holds_slot: whether a slot of the talker is counted for it.
         unreleased: stages that were told to abort and have not answered.
         released: set when none is left.
+        queued_ns: when it began to wait for a slot, by `monotonic_ns`.
     """
 
     utterance: Utterance
@@ -54,6 +56,7 @@ class Generation:
     holds_slot: bool = False
     unreleased: set[StageName] = field(default_factory=set)
     released: asyncio.Event = field(default_factory=asyncio.Event)
+    queued_ns: int = field(default_factory=time.monotonic_ns)
 
     @property
     def over(self) -> bool:

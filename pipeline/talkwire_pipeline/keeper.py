@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -61,8 +62,8 @@ class Keeper:
         state: what it is in now.
         fault: why it went down the last time.
         facts: what it said with its last `Ready`.
-        stats: what the process that runs said with its last `Pong`.
         pid: of the process that runs; 0: none does.
+        restarts: how often it was started again.
         first: done when it was ready once, or with the error of its first start.
     """
 
@@ -80,8 +81,8 @@ class Keeper:
         self.state: StageState = "down"
         self.fault = ""
         self.facts: dict[str, Any] = {}
-        self.stats: dict[str, float] = {}
         self.pid = 0
+        self.restarts = -1
         self.first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._spawn = spawn
         self._limits = limits
@@ -92,6 +93,8 @@ class Keeper:
         self._load_limit: asyncio.Timeout | None = None
         self._nonces = itertools.count(1)
         self._owed = 0
+        self._said: dict[str, float] = {}  # with the last `Pong` of the process that runs
+        self._pinged_at_s: float | None = None  # the oldest ping that is not answered
 
     async def run(self) -> None:
         """Keeps the stage running until it is given up. Cancelled: ends it."""
@@ -111,7 +114,8 @@ class Keeper:
     async def _live(self) -> bool:
         """One process, from start to end. Returns whether it was ready."""
         self._reason = ""
-        self._owed = 0
+        self.forgive()
+        self.restarts += 1
         self._enter("starting")
         try:
             self._child = await self._spawn()
@@ -145,7 +149,7 @@ class Keeper:
             self.link.reset()
             self._child = None
             self.pid = 0
-            self.stats = {}
+            self._said = {}
             self._reason = self._reason or ": ".join(filter(None, (child.how_it_ended, child.last_words)))
 
     def _enter(self, state: StageState) -> None:
@@ -167,8 +171,8 @@ class Keeper:
             case Ready(facts=facts):
                 self._is_ready(facts)
             case Pong(stats=stats):
-                self._owed = 0
-                self.stats = stats
+                self.forgive()
+                self._said = stats
             case Failed(generation=0, detail=detail):
                 self._reason = detail
             case _:
@@ -180,6 +184,7 @@ class Keeper:
             self._load_limit.reschedule(None)
         log.info("%s stage is ready", self.stage)
         self._enter("ready")
+        self.ping()  # for its figures
         if not self.first.done():
             self.first.set_result(None)
 
@@ -197,8 +202,20 @@ class Keeper:
             self._child.kill()
             return
         self._owed += 1
+        self._pinged_at_s = self._pinged_at_s or time.monotonic()
         self.send(Ping(nonce=next(self._nonces)))
 
     def forgive(self) -> None:
         """No answer is owed any more."""
         self._owed = 0
+        self._pinged_at_s = None
+
+    @property
+    def stats(self) -> dict[str, float]:
+        """What the process that runs said last, with the figures of this side of its edges; empty: it said nothing."""
+        return self._said | self.link.stats() if self._said else {}
+
+    @property
+    def silence_s(self) -> float:
+        """For how long it has owed an answer."""
+        return 0.0 if self._pinged_at_s is None else time.monotonic() - self._pinged_at_s

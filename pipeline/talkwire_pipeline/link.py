@@ -41,6 +41,10 @@ class Link:
         self._receiver.discard()
         self._outbox.clear()
 
+    def stats(self) -> dict[str, float]:
+        """Figures of the server's two ends by name."""
+        return self._outbox.stats() | self._receiver.stats()
+
     def close(self) -> None:
         """Stops listening."""
         self._outbox.clear()

@@ -8,6 +8,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from talkwire_pipeline.errors import ResourceExhaustedError
 from talkwire_pipeline.events import END_EVENTS, Audio, Event, Started
 from talkwire_pipeline.generation import Generation
@@ -32,12 +35,14 @@ class Outlet:
     Attributes:
         player: a model of the caller's player.
         watch: when the first and the last audio passed.
+        emitted: samples that were let wait.
         on_event: called when there is something to take.
     """
 
     def __init__(self) -> None:
         self.player = Player()
         self.watch = Stopwatch()
+        self.emitted = 0
         self.on_event: Callable[[], None] = _nobody
         self._events: deque[tuple[Event, Generation | None]] = deque()
         self._unpaid: deque[tuple[Generation, int]] = deque()
@@ -60,6 +65,17 @@ class Outlet:
         """Lets an event wait; `generation` is that of an `Audio`."""
         self._events.append((event, generation))
         self.on_event()
+
+    def emit_audio(self, generation: Generation, samples: npt.NDArray[np.float32]) -> None:
+        """Lets a segment's next chunk wait: [S] float32."""
+        self.emit(Audio(self.emitted, samples), generation)
+        self.emitted += len(samples)
+
+    def arrive(self, generation: Generation, samples: int) -> None:
+        """So much of a segment's audio came from the codec."""
+        late_ns = self.player.late_ns(time.monotonic_ns(), generation.queued_ns)
+        self.player.received += samples
+        self.watch.generate(late_ns / 1e9)
 
     def take(self) -> Event | None:
         """The next event; None: there is none."""

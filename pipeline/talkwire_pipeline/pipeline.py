@@ -27,7 +27,7 @@ from talkwire_pipeline.hub import Hub
 from talkwire_pipeline.messages import StageName
 from talkwire_pipeline.request import UtteranceRequest
 from talkwire_pipeline.sampling import SamplingChoice
-from talkwire_pipeline.stages import Stages, StageState
+from talkwire_pipeline.stages import StageHealth, Stages, StageState
 from talkwire_pipeline.supervisor import Supervisor
 from talkwire_pipeline.text.frontend import TextFrontEnd
 from talkwire_pipeline.utterance import Utterance
@@ -137,6 +137,10 @@ class Pipeline:
     def stats(self, stage: StageName) -> dict[str, float]:
         """A stage's last counters and gauges, by name."""
         return self._hub.stages.stats(stage)
+
+    def health(self, stage: StageName) -> StageHealth:
+        """How a stage's process is."""
+        return self._hub.stages.health(stage)
 
     # ---- what is spoken
 

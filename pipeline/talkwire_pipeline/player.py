@@ -38,6 +38,15 @@ class Player:
         self.taken += samples
         self.dry_at_ns = max(self.dry_at_ns, now_ns) + samples_ns(samples)
 
+    def late_ns(self, now_ns: int, asked_ns: int) -> int:
+        """How long it has had nothing to play, if the next audio was asked for before it ran dry; else 0.
+
+        Who asks later, as a caller whose next words come late, has made the pause.
+        """
+        if not asked_ns < self.dry_at_ns < now_ns or self.outstanding:
+            return 0
+        return now_ns - self.dry_at_ns
+
     def dry_ns(self, now_ns: int, coming: int = 0) -> int:
         """When it runs dry if the outstanding and the `coming` samples reach it in time; 0: nothing to play."""
         ahead = self.outstanding + coming

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from talkwire_pipeline.messages import Message, StageName
@@ -13,6 +14,21 @@ OnMessage = Callable[[StageName, Message], None]
 """Takes a stage's message. Its arrays are views that end with the call: what is kept must be copied."""
 OnState = Callable[[StageName, StageState], None]
 """Takes a stage's new state."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageHealth:
+    """A stage's process.
+
+    Attributes:
+        pid: 0: none runs.
+        restarts: how often it was started again.
+        silence_s: for how long it has owed an answer; 0 while none is due.
+    """
+
+    pid: int = 0
+    restarts: int = 0
+    silence_s: float = 0.0
 
 
 class Stages(Protocol):
@@ -40,7 +56,10 @@ class Stages(Protocol):
         """What the stage said about itself when it became ready; empty before."""
 
     def stats(self, stage: StageName) -> dict[str, float]:
-        """The counters and gauges of the last `Pong` of the process that runs; empty before."""
+        """Its counters and gauges, as the process that runs last said them, and of the edges to it; empty before."""
+
+    def health(self, stage: StageName) -> StageHealth:
+        """How its process is."""
 
     async def close(self) -> None:
         """Ends both. Idempotent."""

@@ -18,6 +18,10 @@ class Stopwatch:
         self._first_audio_at: float | None = None
         self._last_audio_at = 0.0
         self._first_samples = 0
+        self._queue_wait_s: float | None = None
+        self._longest_gap_s = 0.0
+        self._underrun_s = 0.0
+        self._longest_underrun_s = 0.0
 
     def hear(self) -> bool:
         """Speakable text came; True the first time."""
@@ -26,9 +30,19 @@ class Stopwatch:
             self._text_at = self._clock()
         return first
 
-    def generate(self) -> None:
-        """Audio came from the codec."""
-        self._last_audio_at = self._clock()
+    def open(self, waited_s: float) -> None:
+        """A segment was opened that had waited so long for a slot."""
+        if self._queue_wait_s is None:
+            self._queue_wait_s = waited_s
+
+    def generate(self, late_s: float) -> None:
+        """Audio came from the codec; a player without a buffer had been dry for so long."""
+        now = self._clock()
+        if self._last_audio_at:
+            self._longest_gap_s = max(self._longest_gap_s, now - self._last_audio_at)
+        self._last_audio_at = now
+        self._underrun_s += late_s
+        self._longest_underrun_s = max(self._longest_underrun_s, late_s)
 
     def speak(self, samples: int) -> None:
         """Audio went out to the caller."""
@@ -50,4 +64,9 @@ class Stopwatch:
             ttfa_s=0.0 if self._first_audio_at is None else self._first_audio_at - begun,
             first_payload_s=self._first_samples / SAMPLE_RATE_HZ,
             real_time_factor=(self._last_audio_at - begun) / duration_s if duration_s else 0.0,
+            duration_s=max(self._last_audio_at - begun, 0.0),
+            queue_wait_s=self._queue_wait_s or 0.0,
+            longest_gap_s=self._longest_gap_s,
+            underrun_s=self._underrun_s,
+            longest_underrun_s=self._longest_underrun_s,
         )

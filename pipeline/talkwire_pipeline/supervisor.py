@@ -16,7 +16,7 @@ from talkwire_pipeline.keeper import Keeper, Limits
 from talkwire_pipeline.link import Link
 from talkwire_pipeline.messages import Message, Peer, StageName
 from talkwire_pipeline.stage.config import StageConfig
-from talkwire_pipeline.stages import OnMessage, OnState, Stages, StageState
+from talkwire_pipeline.stages import OnMessage, OnState, StageHealth, Stages, StageState
 
 __all__ = ["Limits", "OnMessage", "OnState", "StageState", "Stages", "Supervisor"]
 
@@ -94,9 +94,16 @@ class Supervisor:
         """See `Stages.stats`."""
         return self._keepers[stage].stats if self._keepers else {}
 
+    def health(self, stage: StageName) -> StageHealth:
+        """See `Stages.health`."""
+        if not self._keepers:
+            return StageHealth()
+        keeper = self._keepers[stage]
+        return StageHealth(keeper.pid, max(keeper.restarts, 0), keeper.silence_s)
+
     def pid(self, stage: StageName) -> int:
         """The stage's process; 0: none runs."""
-        return self._keepers[stage].pid if self._keepers else 0
+        return self.health(stage).pid
 
     async def close(self) -> None:
         """Asks both to stop, ends those that do not, and frees all that was theirs. Idempotent."""

@@ -22,6 +22,7 @@ from talkwire_pipeline.events import (
     Flushed,
     Span,
     Started,
+    Statistics,
     Timing,
 )
 from talkwire_pipeline.generation import Generation
@@ -85,7 +86,6 @@ class Utterance:
         self._spoken = 0
         self._started = 0
         self._generated = 0
-        self._emitted = 0
         self._text_over = False
         self._complete = False  # all is emitted; what is left is to take it
         self._reason: FinishReason = "complete"
@@ -255,6 +255,7 @@ class Utterance:
             return False
         if opened:
             self.running = True
+            self._outlet.watch.open((time.monotonic_ns() - generation.queued_ns) / 1e9)
         else:
             self._place(generation, 0)
             generation.codec_over = True
@@ -305,8 +306,7 @@ class Utterance:
         self._generated += len(samples)
         if self._muted:
             return
-        self._outlet.player.received += len(samples)
-        self._outlet.watch.generate()
+        self._outlet.arrive(generation, len(samples))
         self._watch_reader()
         generation.audio.append(samples)
         self._settle()
@@ -326,7 +326,7 @@ class Utterance:
                 break
             part = self._parts[0]
             while part.audio:
-                self._emit_audio(part, part.audio.popleft())
+                self._outlet.emit_audio(part, part.audio.popleft())
             if not part.over:
                 return
             self._parts.popleft()
@@ -337,12 +337,7 @@ class Utterance:
     def _answer_flushes(self) -> None:
         done = self._cut - len(self._segments) - len(self._parts)
         for cut in self._flushes.due(done):
-            self._outlet.emit(Flushed(cut, self._emitted))
-
-    def _emit_audio(self, part: Generation, samples: npt.NDArray[np.float32]) -> None:
-        event = Audio(self._emitted, samples)
-        self._emitted += len(samples)
-        self._outlet.emit(event, part)
+            self._outlet.emit(Flushed(cut, self._outlet.emitted))
 
     # ---- ends
 
@@ -350,8 +345,12 @@ class Utterance:
         if not self.running:
             self.fail(InvalidArgumentError("text", "there is nothing to speak in it: no letter that is read, no digit"))
             return
-        statistics = self._outlet.watch.statistics(self._emitted, self._spoken, self._text.length)
-        self._over(Finished(self._reason, statistics))
+        self._over(Finished(self._reason, self.statistics))
+
+    @property
+    def statistics(self) -> Statistics:
+        """What it took, as far as it has come."""
+        return self._outlet.watch.statistics(self._outlet.emitted, self._spoken, self._text.length)
 
     def fail(self, error: TalkwireError) -> None:
         """Ends it with an error; a no-op for one that is over. What it holds is let go behind the answer."""

@@ -86,7 +86,7 @@ class Admission:
         """
         if self._live.pop(utterance.server_id, None) is None:
             return
-        self.metrics.ended(event)
+        self.metrics.ended(event, utterance.statistics)
         self._count()
         log.info("utterance ended: %s", _describe(event), extra={"server_id": utterance.server_id})
 

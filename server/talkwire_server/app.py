@@ -8,15 +8,13 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from talkwire_pipeline.deploy import Deploy
-from talkwire_pipeline.messages import StageName
 from talkwire_pipeline.pipeline import Pipeline
 from talkwire_pipeline.stages import Stages
 from talkwire_server.admission import Admission, draining
@@ -120,16 +118,7 @@ class App:
 
     def _watch(self) -> None:
         self.metrics.describe(self.deploy, version())
-        self.metrics.watch_queue(lambda: self.pipeline.queued)
-        self.metrics.watch_slots(lambda: self.pipeline.busy)
-        for stage in get_args(StageName):
-            self.metrics.watch_stage(stage, partial(self._stage_up, stage), partial(self._stage_holds, stage))
-
-    def _stage_up(self, stage: StageName) -> bool:
-        return self.pipeline.state(stage) == "ready"
-
-    def _stage_holds(self, stage: StageName) -> float:
-        return self.pipeline.stats(stage).get("live_generations", 0.0)
+        self.metrics.watch(self.pipeline)
 
     def ready(self) -> bool:
         """Whether an utterance that is opened now would be spoken."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from operator import methodcaller
@@ -57,7 +58,7 @@ class SpeechServicer:
 
     async def converse(self, events: AsyncIterator[pb.ConverseRequest | Malformed], context: Context) -> None:
         """Many utterances on one stream; only its own half-close, silence, drain or a broken line end it."""
-        async with _answered(context), self._session() as session:
+        async with self._answered("Converse", context), self._session() as session:
             reader = asyncio.create_task(session.read(events))
             try:
                 while (outgoing := await session.next()) is not None:
@@ -68,7 +69,7 @@ class SpeechServicer:
 
     async def synthesize(self, request: pb.SynthesizeRequest | Malformed, context: Context) -> None:
         """One whole text: a stream of one utterance, whose refusal or failure ends the RPC."""
-        async with _answered(context), self._session() as session:
+        async with self._answered("Synthesize", context), self._session() as session:
             message = _readable(request)
             session.speak(message)
             while (outgoing := await session.next()) is not None:
@@ -80,7 +81,7 @@ class SpeechServicer:
 
     async def abort(self, request: pb.AbortRequest | Malformed, context: Context) -> pb.AbortResponse:
         """Drops a live utterance of any stream."""
-        async with _answered(context):
+        async with self._answered("Abort", context):
             message = _readable(request)
             played = requests.played_samples(message, "played_samples")
             utterance = self._admission.find(message.server_id)
@@ -92,7 +93,7 @@ class SpeechServicer:
 
     async def info(self, request: pb.GetServerInfoRequest | Malformed, context: Context) -> pb.GetServerInfoResponse:
         """What runs here."""
-        async with _answered(context):
+        async with self._answered("GetServerInfo", context):
             _readable(request)
             return responses.server_info(self._admission.pipeline.info, self._admission.pipeline.deploy, self._version)
         raise AssertionError("unreachable: a refusal raises")
@@ -105,9 +106,23 @@ class SpeechServicer:
         finally:
             session.close()
 
+    @asynccontextmanager
+    async def _answered(self, method: str, context: Context) -> AsyncIterator[None]:
+        """The life of an RPC: its errors become statuses, and how it ended is counted."""
+        begun, code = time.monotonic(), grpc.StatusCode.CANCELLED
+        try:
+            async with _answering(context):
+                yield
+            code = grpc.StatusCode.OK
+        except grpc.aio.AbortError:
+            code = context.code()
+            raise
+        finally:
+            self._admission.metrics.rpc_ended(method, code.name, time.monotonic() - begun)
+
 
 @asynccontextmanager
-async def _answered(context: Context) -> AsyncIterator[None]:
+async def _answering(context: Context) -> AsyncIterator[None]:
     """Errors become statuses with details; a fault of ours becomes INTERNAL with an id that is in the log."""
     try:
         yield

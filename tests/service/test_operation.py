@@ -198,6 +198,10 @@ async def test_figures_follow_what_happened(serve: Callable[..., Awaitable[Any]]
     assert await figure(served, "talkwire_real_time_factor_count") == 1
     assert await figure(served, "talkwire_first_payload_seconds_count") == 1
     assert await figure(served, "talkwire_abort_seconds_count") == 1
+    assert await figure(served, 'talkwire_continuity_total{ok="true",threshold_ms="100"}') == 1
+    assert await figure(served, "talkwire_utterance_seconds_count") == 1
+    assert await figure(served, "talkwire_queue_wait_seconds_count") == 1
+    assert await figure(served, 'talkwire_capacity{of="utterances"}') == served.app.deploy.server.max_live_utterances
     assert await figure(served, "talkwire_audio_seconds_total") == pytest.approx(samples / 24_000)
     assert await figure(served, 'talkwire_geometry_frames{part="chunk"}') == 25
     assert await figure(served, 'talkwire_stage_up{stage="talker"}') == 1
@@ -218,6 +222,29 @@ async def test_figures_follow_what_happened(serve: Callable[..., Awaitable[Any]]
     assert await figure(served, 'talkwire_stage_generations{stage="talker"}') == 0
     served.stages.crash("talker")
     assert await figure(served, 'talkwire_stage_up{stage="talker"}') == 0
+    assert await figure(served, 'talkwire_stage_restarts_total{stage="talker"}') == 1
+
+
+async def test_rpcs_are_counted_by_method_and_code(serve: Callable[..., Awaitable[Any]]) -> None:
+    served = await serve("server.metrics_port=0")
+    await served.stub.GetServerInfo(pb.GetServerInfoRequest())
+    with pytest.raises(grpc.aio.AioRpcError):
+        await served.stub.Synthesize(pb.SynthesizeRequest(text="\0")).read()
+    with pytest.raises(grpc.aio.AioRpcError):
+        await served.stub.Abort(pb.AbortRequest(server_id="0", played_samples=-1))
+    caller = served.converse()
+    await caller.speak("u", TEXT)
+    await caller.until("finished")
+    caller.call.cancel()
+    await served.idle()
+    for method, code in (
+        ("GetServerInfo", "OK"),
+        ("Synthesize", "INVALID_ARGUMENT"),
+        ("Abort", "INVALID_ARGUMENT"),
+        ("Converse", "CANCELLED"),
+    ):
+        assert await figure(served, f'talkwire_rpcs_total{{code="{code}",method="{method}"}}') == 1
+        assert await figure(served, f'talkwire_rpc_seconds_count{{method="{method}"}}') == 1
 
 
 async def test_text_is_not_logged_and_lines_carry_the_server_id(served: Any, caplog: pytest.LogCaptureFixture) -> None:

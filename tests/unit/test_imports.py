@@ -114,7 +114,7 @@ def test_grpc_stays_at_the_edge() -> None:
 
 
 def test_prometheus_has_one_place() -> None:
-    assert set(users("talkwire_server", "prometheus_client")) <= {"metrics"}
+    assert set(users("talkwire_server", "prometheus_client")) <= {"metrics.front", "metrics.stages"}
     assert users("talkwire_pipeline", "prometheus_client") == {}
 
 

@@ -110,6 +110,9 @@ class FakeRunner:
             if (id_ == STOP or one.rows >= one.max_rows) and not self._ahead:
                 del self.speaking[one.slot]
 
+    def stats(self) -> dict[str, float]:
+        return {"kv_used_ratio": 0.5}
+
     def close(self) -> None:
         self.closed = True
 
@@ -442,7 +445,9 @@ def test_statistics() -> None:
     assert stats["live_generations"] == 1
     assert stats["free_slots"] == 2
     assert (stats["generations_total"], stats["rows_total"], stats["steps_total"]) == (2, 7, 7)
-    assert stats["step_s_total"] == pytest.approx(7e-3)
+    assert stats["step_seconds:sum"] == pytest.approx(7e-3)
+    assert (stats["step_slots:le:1"], stats["step_slots:le:inf"]) == (7, 7)
+    assert stats["kv_used_ratio"] == 0.5
 
 
 class AnyOrder(RuleBasedStateMachine):

@@ -153,6 +153,8 @@ def test_rows_survive_preemption_and_neighbours_that_are_dropped(engine: Engine)
             talker.ended.discard(slot)
             kept += 1
     assert preempted > 0
+    assert talker.runner.stats()["preemptions_total"] > 0
+    assert 0 <= talker.runner.stats()["kv_used_ratio"] <= 1
     assert kept > len(TEXTS) / 2
     assert not talker.runner.step()
 
@@ -164,6 +166,8 @@ def test_a_reference_is_the_same_and_its_rows_may_be_reused(engine: Engine) -> N
     for reference in (references[0], references[1], references[0]):
         got, want = (spoken_with(talker, reference) for talker in (ours, theirs))
         assert got == want
+    stats = ours.runner.stats()
+    assert 0 < stats["prefix_hits_total"] < stats["prefix_queries_total"]
 
 
 def spoken_with(talker: Talker, reference: Codes) -> list[list[Any]]:

@@ -21,6 +21,7 @@ from talkwire_pipeline.codec.schedule import (
 )
 from talkwire_pipeline.codec.windows import Shape, Window, chunk_limit, likely_shapes
 from talkwire_pipeline.geometry import CODEBOOKS, SAMPLES_PER_FRAME, Geometry
+from talkwire_pipeline.histogram import COUNTS, FRAMES, SECONDS, Histogram
 from talkwire_pipeline.messages import (
     Abort,
     Audio,
@@ -86,7 +87,10 @@ class CodecLoop:
         self._met: set[tuple[int, Shape]] = set()
         self._pace = RowPace()
         self._fresh_rows = 0
-        self._totals = {"decode_seconds_total": 0.0, "frames_total": 0.0, "calls_total": 0.0, "windows_total": 0.0}
+        self._totals = {"frames_total": 0.0, "calls_total": 0.0, "windows_total": 0.0, "faults_total": 0.0}
+        self._call_s = Histogram("call_seconds", SECONDS)
+        self._call_windows = Histogram("call_windows", COUNTS)
+        self._window_frames = Histogram("window_frames", FRAMES)
         self._batch_windows = 0
         self._handlers: dict[type[Message], Callable[[Any], None]] = {
             Begin: self._begin,
@@ -206,7 +210,9 @@ class CodecLoop:
         took_s = (self._now_ns() - now_ns) / 1e9
         self._learn(len(batch), shape, took_s)
         self._batch_windows = len(batch)
-        self._totals["decode_seconds_total"] += took_s
+        self._call_s.observe(took_s)
+        self._call_windows.observe(len(batch))
+        self._window_frames.observe(shape.total)
         self._totals["frames_total"] += sum(window.frames for _, window in batch)
         self._totals["calls_total"] += 1
         self._totals["windows_total"] += len(batch)
@@ -232,6 +238,7 @@ class CodecLoop:
 
     def _fail(self, generation: int, error: Exception) -> None:
         if self._generations.pop(generation, None) is not None:
+            self._totals["faults_total"] += 1
             self._to_server(Failed(generation=generation, detail=f"{type(error).__name__}: {error}"))
 
     # ---- before and beside the work
@@ -260,8 +267,12 @@ class CodecLoop:
         held = self._generations.values()
         return {
             **self._totals,
+            **self._call_s.stats(),
+            **self._call_windows.stats(),
+            **self._window_frames.stats(),
             "batch_windows": self._batch_windows,
             "live_generations": len(held),
+            "starved_generations": sum(generation.credit_frames == 0 for generation in held),
             "queued_frames": sum(generation.frames - generation.sent_frames for generation in held),
             "row_seconds": self._pace.row_s,
             "call_load": self._cost.load,

@@ -25,6 +25,8 @@ class EdgeCounters:
         messages: sent, or received (discarded ones are not).
         bytes: of these, with headers.
         stalls: how often the edge became too full for a message; always 0 at the receiver.
+        stalled_ns: for how long it was, in all; always 0 at the receiver.
+        waited_ns: from sending to receiving, of all messages together; always 0 at the sender.
         used_bytes: of the ring, when it was last looked at.
         high_water_bytes: the most of them so far.
     """
@@ -32,6 +34,8 @@ class EdgeCounters:
     messages: int = 0
     bytes: int = 0
     stalls: int = 0
+    stalled_ns: int = 0
+    waited_ns: int = 0
     used_bytes: int = 0
     high_water_bytes: int = 0
 
@@ -51,15 +55,17 @@ class Sender:
 
     Attributes:
         counters: what was sent.
+        capacity_bytes: of the ring.
         max_message_bytes: the largest message that can be sent, header included.
     """
 
     def __init__(self, ring: Ring) -> None:
         self.counters = EdgeCounters()
+        self.capacity_bytes = ring.capacity_bytes
         self.max_message_bytes = ring.max_payload_bytes + RECORD_HEADER_BYTES
         self._name = ring.name
         self._ring: RingWriter | None = ring.writer()
-        self._stalled = False
+        self._stalled_at_ns = 0
 
     @property
     def _writer(self) -> RingWriter:
@@ -82,17 +88,23 @@ class Sender:
         size = encoded.size + RECORD_HEADER_BYTES
         if size > self.max_message_bytes:
             raise InternalError(self._too_large(message, size), reason="MESSAGE_TOO_LARGE")
-        payload = writer.reserve(encoded.size)
+        payload, now_ns = writer.reserve(encoded.size), time.monotonic_ns()
         if payload is None:
-            self.counters.stalls += not self._stalled
-            self._stalled = True
+            self._stall(now_ns)
             return False
         encoded.write_to(payload)
-        writer.commit(message.kind, message.generation, time.monotonic_ns())
+        writer.commit(message.kind, message.generation, now_ns)
         self.counters.count(encoded.size)
         self.counters.occupy(writer.used_bytes)
-        self._stalled = False
+        if self._stalled_at_ns:
+            self.counters.stalled_ns += now_ns - self._stalled_at_ns
+            self._stalled_at_ns = 0
         return True
+
+    def _stall(self, now_ns: int) -> None:
+        if not self._stalled_at_ns:
+            self.counters.stalls += 1
+            self._stalled_at_ns = now_ns
 
     def _too_large(self, message: Message, size: int) -> str:
         what = f"{self._name}: {type(message).__name__} of {size} bytes is too large"
@@ -107,6 +119,18 @@ class Sender:
     def close(self) -> None:
         """Lets go of the ring, which stays its owner's. Idempotent."""
         self._ring = None
+
+    def stats(self) -> dict[str, float]:
+        """Figures of this end by name; the edge's own name is in them."""
+        counted, head = self.counters, f"edge:{self._name}"
+        return {
+            f"{head}:messages_total": counted.messages,
+            f"{head}:bytes_total": counted.bytes,
+            f"{head}:stalls_total": counted.stalls,
+            f"{head}:stall_seconds_total": counted.stalled_ns / 1e9,
+            f"{head}:used_ratio": counted.used_bytes / self.capacity_bytes,
+            f"{head}:high_water_ratio": counted.high_water_bytes / self.capacity_bytes,
+        }
 
 
 class Received(NamedTuple):
@@ -162,11 +186,16 @@ class Receiver:
     def _read(self, record: Record) -> Received:
         message = codec.decode(record.kind, record.generation, record.payload)
         self.counters.count(len(record.payload))
+        self.counters.waited_ns += time.monotonic_ns() - record.sent_ns
         return Received(message, record.sequence, record.sent_ns)
 
     def discard(self) -> int:
         """Drops all that is there, also what an open iterator has not yet delivered; returns how many."""
         return self._reader.discard()
+
+    def stats(self) -> dict[str, float]:
+        """Figures of this end by name; the edge's own name is in them."""
+        return {f"edge:{self._name}:wait_seconds_total": self.counters.waited_ns / 1e9}
 
     def close(self) -> None:
         """Lets go of the ring, which stays its owner's. Idempotent."""

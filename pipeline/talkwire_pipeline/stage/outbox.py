@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from talkwire_pipeline.connector.edge import EdgeCounters, Sender
+from talkwire_pipeline.connector.edge import Sender
 from talkwire_pipeline.messages import Message
 
 
@@ -29,10 +29,9 @@ class Outbox:
         """Readable when room came back."""
         return self._sender.fileno
 
-    @property
-    def counters(self) -> EdgeCounters:
-        """What was sent."""
-        return self._sender.counters
+    def stats(self) -> dict[str, float]:
+        """Figures of the sending end by name."""
+        return self._sender.stats()
 
     @property
     def parked(self) -> int:

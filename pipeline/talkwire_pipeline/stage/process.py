@@ -69,11 +69,11 @@ class Wires:
     def __init__(self, config: StageConfig) -> None:
         self._poll = select.poll()
         self.talks = config.stage == "talker"
-        self.commands = self._receiver(Ring.attach(config.commands, "commands"))
+        self.commands = self._receiver(Ring.attach(config.commands, f"{config.stage}_commands"))
         codes = Ring.attach(config.codes, "codes")
         self.codes = None if self.talks else self._receiver(codes)
         self.to_codec = self._outbox(codes) if self.talks else None
-        self.to_server = self._outbox(Ring.attach(config.replies, "replies"))
+        self.to_server = self._outbox(Ring.attach(config.replies, f"{config.stage}_replies"))
 
     def _receiver(self, ring: Ring) -> Receiver:
         receiver = Receiver(ring)
@@ -110,14 +110,9 @@ class Wires:
         return not any(box.parked for box in outboxes)
 
     def stats(self) -> dict[str, float]:
-        """Messages, bytes and stalls of each edge since the process started."""
-        ends = {"commands": self.commands, "codes": self.codes or self.to_codec, "replies": self.to_server}
-        return {
-            f"{edge}_{name}_total": float(getattr(end.counters, name))
-            for edge, end in ends.items()
-            if end is not None
-            for name in ("messages", "bytes", "stalls")
-        }
+        """Figures of this stage's ends of its edges since the process started."""
+        ends = (self.commands, self.codes or self.to_codec, self.to_server)
+        return {name: value for end in ends if end is not None for name, value in end.stats().items()}
 
     def announce(self) -> None:
         """A talker tells the codec that whatever came before on their edge is void.

@@ -144,6 +144,10 @@ class EmbeddedRunner:
             self._decode()
         return True
 
+    def stats(self) -> dict[str, float]:
+        """See `Runner.stats`: every slot has keys and values of its own."""
+        return {"kv_used_ratio": (len(self._live) + len(self._newcomers)) / (self._ids.slots - 1)}
+
     def close(self) -> None:
         """Forgets all generations (`Runner.close`). Memory goes with the runner."""
         self._newcomers.clear()

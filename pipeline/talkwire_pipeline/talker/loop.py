@@ -16,6 +16,7 @@ import numpy as np
 
 from talkwire_pipeline.delay import undelay
 from talkwire_pipeline.geometry import CODEBOOKS
+from talkwire_pipeline.histogram import COUNTS, SECONDS, Histogram
 from talkwire_pipeline.messages import (
     Abort,
     Begin,
@@ -110,7 +111,9 @@ class TalkerLoop:
         self._max_rows = np.zeros(slots, dtype=np.int64)
         self._rows = np.zeros((slots, max_model_len, CODEBOOKS), dtype=np.int16)
         self._faults = 0
-        self._totals = dict.fromkeys(("generations", "rows", "steps", "step_s", "faults"), 0.0)
+        self._totals = dict.fromkeys(("generations", "rows", "steps", "faults"), 0.0)
+        self._step_s = Histogram("step_seconds", SECONDS)
+        self._step_slots = Histogram("step_slots", COUNTS)
         self.stopped = False
         """Whether `Stop` came."""
 
@@ -210,7 +213,8 @@ class TalkerLoop:
         if worked:
             self._faults = 0
             self._totals["steps"] += 1
-            self._totals["step_s"] += (self._now_ns() - began_ns) / 1e9
+            self._step_s.observe((self._now_ns() - began_ns) / 1e9)
+            self._step_slots.observe(len(self._live))
         self._pass_on(batch)
         return worked or self._state.pending
 
@@ -283,6 +287,9 @@ class TalkerLoop:
             "references": len(self._references),
             "free_reference_rows": self._state.free_bank_rows,
             **{f"{name}_total": value for name, value in self._totals.items()},
+            **self._step_s.stats(),
+            **self._step_slots.stats(),
+            **self._runner.stats(),
         }
 
 

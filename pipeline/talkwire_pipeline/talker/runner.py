@@ -23,5 +23,8 @@ class Runner(Protocol):
     def step(self) -> bool:
         """One step for all slots. False if there was nothing to do."""
 
+    def stats(self) -> dict[str, float]:
+        """Figures of the runner's own by name; `kv_used_ratio` is what of keys and values is in use."""
+
     def close(self) -> None:
         """Frees what it holds."""

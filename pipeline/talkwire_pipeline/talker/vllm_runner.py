@@ -77,6 +77,9 @@ class VllmRunner:
         self._requests: dict[int, str] = {}
         self._slots: dict[str, int] = {}
         self._opened = 0
+        self._prefilling: dict[str, int] = {}  # requests without a row, with the ids of their prompts
+        self._preempted: dict[str, int] = {}  # requests that were thrown out, and how often
+        self._totals = dict.fromkeys(("prefix_queries_total", "prefix_hits_total", "preemptions_total"), 0.0)
         from vllm.v1.engine import EngineCoreRequest
 
         from vllm import SamplingParams
@@ -113,12 +116,13 @@ class VllmRunner:
         )
         self._client.add_request(request)
         self._requests[slot], self._slots[name] = name, slot
+        self._prefilling[name] = len(prompt_ids)
 
     def abort(self, slot: int) -> None:
         """Leaves the slot at once (`Runner.abort`). A row that is on its way is dropped by the state."""
         name = self._requests.pop(slot, None)
         if name is not None:
-            del self._slots[name]
+            self._forget(name)
             self._client.abort_requests([name])
 
     def step(self) -> bool:
@@ -126,15 +130,47 @@ class VllmRunner:
         if not self._requests and not self._client.engine_core.batch_queue:
             return False
         for output in self._client.get_output().outputs:
-            if output.finish_reason is not None and (slot := self._slots.pop(output.request_id, None)) is not None:
+            name = output.request_id
+            if (queried := self._prefilling.pop(name, 0)) > 0:
+                self._totals["prefix_queries_total"] += queried
+                self._totals["prefix_hits_total"] += _cached(output)
+            if output.finish_reason is not None and (slot := self._slots.get(name)) is not None:
+                self._forget(name)
                 del self._requests[slot]
+        self._count_preemptions()
         return True
+
+    def _forget(self, name: str) -> None:
+        del self._slots[name]
+        self._prefilling.pop(name, None)
+        self._preempted.pop(name, None)
+
+    def _count_preemptions(self) -> None:
+        """Who was thrown out waits for at least a step."""
+        for request in self._client.engine_core.scheduler.waiting:
+            name, before = request.request_id, self._preempted.get(request.request_id, 0)
+            if request.num_preemptions > before and name in self._slots:
+                self._preempted[name] = request.num_preemptions
+                self._totals["preemptions_total"] += request.num_preemptions - before
+
+    def stats(self) -> dict[str, float]:
+        """See `Runner.stats`; ids of prompts that were looked up and found in the prefix cache, and preemptions."""
+        cache = self._client.engine_core.scheduler.kv_cache_manager
+        return {"kv_used_ratio": float(cache.usage), **self._totals}
 
     def close(self) -> None:
         """Ends the engine and gives its memory back (`Runner.close`)."""
         self._requests.clear()
         self._slots.clear()
+        self._prefilling.clear()
+        self._preempted.clear()
         self._client.shutdown()
+
+
+def _cached(output: Any) -> int:
+    """How many ids of a prompt were found in the prefix cache, by its first output; vLLM has moved this once."""
+    stats = getattr(output, "prefill_stats", None)
+    return int(getattr(output if stats is None else stats, "num_cached_tokens", 0))
 
 
 def _call(worker: Any, name: str, arguments: tuple[Any, ...]) -> Any:
