@@ -27,6 +27,34 @@ class Waiting(Protocol):
 
 
 W = TypeVar("W", bound=Waiting)
+_SHARE = 0.1
+"""Of a new value in a mean."""
+
+
+@dataclass
+class Pace:
+    """What segments took of late.
+
+    Attributes:
+        hold_s: from getting a slot to giving it back, mean.
+        first_s: from getting a slot to the first audio, mean.
+    """
+
+    hold_s: float = 0.0
+    first_s: float = 0.0
+
+    def held(self, took_s: float) -> None:
+        """A slot was held for so long."""
+        self.hold_s += (took_s - self.hold_s) * (_SHARE if self.hold_s else 1)
+
+    def spoke(self, took_s: float) -> None:
+        """A segment's first audio took so long."""
+        self.first_s += (took_s - self.first_s) * (_SHARE if self.first_s else 1)
+
+
+def _no_room(_: object) -> bool:
+    """Nobody gives way."""
+    return False
 
 
 @dataclass
@@ -39,6 +67,8 @@ class Dispatcher(Generic[W]):
         busy: segments that are with the talker.
         held: segments that are with either stage.
         waiting: segments that wait, in order of arrival.
+        make_room: asked where none is free for the first that waits; True: one gave way, and waits itself now.
+        pace: what segments took of late.
     """
 
     slots: int
@@ -46,6 +76,8 @@ class Dispatcher(Generic[W]):
     busy: int = 0
     held: int = 0
     waiting: dict[int, W] = field(default_factory=dict)
+    make_room: Callable[[W], bool] = _no_room
+    pace: Pace = field(default_factory=Pace)
     _arrivals: Callable[[], int] = field(default_factory=lambda: count().__next__)
     _pumping: bool = False
 
@@ -80,10 +112,29 @@ class Dispatcher(Generic[W]):
             return
         self._pumping = True
         try:
-            while self.waiting and self.busy < self.slots and self.held < self.places:
-                self._start(min(self.waiting, key=self._order))
+            while self.waiting:
+                first = min(self.waiting, key=self._order)
+                if not self._has_room and not self.make_room(self.waiting[first]):
+                    return
+                self._start(first)
         finally:
             self._pumping = False
+
+    @property
+    def _has_room(self) -> bool:
+        return self.busy < self.slots and self.held < self.places
+
+    def give_way(self, segment: W) -> None:
+        """The segment leaves both stages before its time, and waits again."""
+        self.busy -= 1
+        self.held -= 1
+        self.waiting[self._arrivals()] = segment
+
+    def wait_s(self, priority: int) -> float:
+        """How long a new segment will wait for a slot, by the pace of late: slots come free one after the other."""
+        ahead = sum(segment.priority <= priority for segment in self.waiting.values())
+        missing = ahead + 1 - (self.slots - self.busy)
+        return max(missing, 0) * self.pace.hold_s / self.slots
 
     def _start(self, arrival: int) -> None:
         started = False

@@ -18,7 +18,10 @@ from talkwire_pipeline.text.segmenter import Segment
 
 if TYPE_CHECKING:
     from talkwire_pipeline.utterance import Utterance
+    from talkwire_pipeline.voice import Reference
 
+WAITED_NS = 1_000_000
+"""More than it takes to find a free slot."""
 _NOTHING = Normalized("", ())
 STAGES: tuple[StageName, StageName] = ("talker", "codec")
 """Both stages."""
@@ -42,6 +45,8 @@ class Generation:
         unreleased: stages that were told to abort and have not answered.
         released: set when none is left.
         queued_ns: when it began to wait for a slot, by `monotonic_ns`.
+        opened_ns: when it got one, the last time.
+        place: its number among those of its utterance that were opened, and what it is spoken like; None until then.
     """
 
     utterance: Utterance
@@ -57,6 +62,8 @@ class Generation:
     unreleased: set[StageName] = field(default_factory=set)
     released: asyncio.Event = field(default_factory=asyncio.Event)
     queued_ns: int = field(default_factory=time.monotonic_ns)
+    opened_ns: int = 0
+    place: tuple[int, Reference | None] | None = None
 
     @property
     def over(self) -> bool:
@@ -67,6 +74,20 @@ class Generation:
     def coming(self) -> int:
         """Samples that are known to come and have not."""
         return 0 if self.samples is None else self.samples - self.received
+
+    @property
+    def waited(self) -> bool:
+        """Whether it has had to wait for a slot. Who had not is never too late by the pace of others."""
+        return time.monotonic_ns() - self.queued_ns > WAITED_NS
+
+    def fresh(self, samples: npt.NDArray[np.float32], first_sample: int) -> npt.NDArray[np.float32]:
+        """What of a chunk had not come before: one that gave way is made again from its beginning."""
+        return samples[max(self.received - first_sample, 0) :]
+
+    def give_way(self) -> None:
+        """No stage holds it any more, and it is to be opened again."""
+        self.id = 0
+        self.holds_slot = False
 
     def set_frames(self, frames: int) -> None:
         """The talker made so many frames."""

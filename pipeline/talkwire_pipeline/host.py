@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 from talkwire_pipeline.deploy.schema import Deploy
 from talkwire_pipeline.errors import UnavailableError
 from talkwire_pipeline.text.frontend import TextFrontEnd
-from talkwire_pipeline.voice import Reference
 
 if TYPE_CHECKING:
     from talkwire_pipeline.generation import Generation
@@ -30,6 +29,10 @@ class Host(Protocol):
         """Whether both stages take work."""
 
     @property
+    def first_audio_s(self) -> float:
+        """How long a segment's first audio takes of late, from its slot on."""
+
+    @property
     def credit_samples(self) -> int:
         """Samples that may be decoded ahead of what a caller has taken."""
 
@@ -39,8 +42,8 @@ class Host(Protocol):
     def submit(self, generation: Generation) -> None:
         """Lets it wait for a slot; `Utterance.open_generation` follows."""
 
-    def open(self, generation: Generation, reference: Reference | None, number: int) -> bool:
-        """Sends it to the talker as the utterance's segment `number`. False: there is nothing to speak in it.
+    def open(self, generation: Generation) -> bool:
+        """Sends it to the talker with its `place`. False: there is nothing to speak in it.
 
         Raises the `TalkwireError` that hinders it.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -49,6 +50,7 @@ class Hub:
         references: all references.
         utterances: those that have not ended, each with its own voice if its stream has none.
         on_ready_change: called when `ready` may have changed.
+        preempted: segments that gave way to more urgent ones.
     """
 
     def __init__(self, deploy: Deploy, frontend: TextFrontEnd, stages: Stages) -> None:
@@ -56,10 +58,13 @@ class Hub:
         self.frontend = frontend
         self.stages = stages
         limits = deploy.stages
-        self.dispatcher: Dispatcher[Generation] = Dispatcher(limits.talker.max_num_seqs, limits.codec.max_num_seqs)
+        self.dispatcher: Dispatcher[Generation] = Dispatcher(
+            limits.talker.max_num_seqs, limits.codec.max_num_seqs, make_room=self._make_room
+        )
         self.references = ReferenceStore(lambda message: stages.send("talker", message))
         self.utterances: dict[Utterance, StreamVoice | None] = {}
         self.on_ready_change: Callable[[], None] = lambda: None
+        self.preempted = 0
         self._ids = count(1)
         self._generations: dict[int, Generation] = {}
         self._opened: dict[int, Open] = {}  # what may have to be sent again
@@ -80,6 +85,11 @@ class Hub:
     def ready(self) -> bool:
         """Whether both stages take work."""
         return all(self.stages.state(stage) == "ready" for stage in STAGES)
+
+    @property
+    def first_audio_s(self) -> float:
+        """How long a segment's first audio takes of late, from its slot on."""
+        return self.dispatcher.pace.first_s
 
     @property
     def credit_samples(self) -> int:
@@ -106,28 +116,32 @@ class Hub:
         """Lets it wait for a slot; `Utterance.open_generation` follows."""
         self.dispatcher.submit(generation)
 
-    def open(self, generation: Generation, reference: Reference | None, number: int) -> bool:
-        """Sends it to the talker as its utterance's segment `number`. False: there is nothing to speak in it.
+    def open(self, generation: Generation) -> bool:
+        """Sends it to the talker with its `place`. False: there is nothing to speak in it.
 
         Raises `InvalidArgumentError` where its prompt is too long, `InternalError` for a fault of ours: whoever gave a
         slot back must not feel what befalls the next one.
         """
         try:
-            return self._open(generation, reference, number)
+            return self._open(generation)
         except TalkwireError:
             raise
         except Exception as error:
             log.exception("a segment could not be opened")
             raise _fault("opening", repr(error), generation.utterance.server_id) from error
 
-    def _open(self, generation: Generation, reference: Reference | None, number: int) -> bool:
+    def _open(self, generation: Generation) -> bool:
+        number, reference = generation.place or (0, None)
         prepared, reference = self._prepare(generation, reference)
         if not prepared.speakable:
             return False
         if reference is not None:
             self.references.ensure(reference)
-        message = self._open_message(generation.utterance, prepared, reference, number)
+        message = self._open_message(generation, prepared, reference, number)
         self.stages.send("talker", message)  # first: where it cannot be sent there is nothing to be undone
+        if reference is not None:
+            self.references.settle(reference)
+        generation.opened_ns = time.monotonic_ns()
         generation.id = message.generation
         generation.body = prepared.body
         generation.holds_slot = True
@@ -145,7 +159,10 @@ class Hub:
                 return self.frontend.prepare(generation.segment, reference.text, frames, language), reference
         return self.frontend.prepare(generation.segment, language=language), None
 
-    def _open_message(self, utterance: Utterance, prepared: Prepared, reference: Reference | None, number: int) -> Open:
+    def _open_message(
+        self, generation: Generation, prepared: Prepared, reference: Reference | None, number: int
+    ) -> Open:
+        utterance = generation.utterance
         seed = segment_seed(utterance.sampling.seed, number)
         return Open(
             generation=next(self._ids),
@@ -156,12 +173,13 @@ class Hub:
             max_rows=min(prepared.max_rows, utterance.frames_left + DELAY),
             priority=utterance.request.priority,
             geometry=utterance.geometry,
-            credit_samples=self.credit_samples,
+            credit_samples=self.credit_samples + generation.taken,
             dry_ns=utterance.dry_ns(),
         )
 
     def credit(self, generation: Generation, samples: int) -> None:
         """The caller has taken so many samples more of it."""
+        generation.taken += samples
         if not generation.codec_over and generation.id in self._generations:
             self.stages.send("codec", Credit(generation=generation.id, samples=samples))
 
@@ -175,6 +193,20 @@ class Hub:
             self.stages.send(stage, Abort(generation=generation.id))
         return True
 
+    def _make_room(self, wanting: Generation) -> bool:
+        """Takes the slot of the youngest segment of lower priority: it is made again later, from the same draws."""
+        held = (each for each in reversed(self._generations.values()) if each.holds_slot and not each.unreleased)
+        victim = next((each for each in held if each.priority > wanting.priority), None)
+        if victim is None:
+            return False
+        self.preempted += 1
+        for stage in STAGES:
+            self.stages.send(stage, Abort(generation=victim.id))
+        del self._generations[victim.id], self._opened[victim.id]
+        victim.give_way()
+        self.dispatcher.give_way(victim)
+        return True
+
     # ---- what the stages say
 
     def _on_message(self, stage: StageName, message: Message) -> None:
@@ -184,7 +216,7 @@ class Hub:
         utterance = generation.utterance
         match message:
             case Audio():
-                utterance.audio(generation, np.array(message.samples))
+                self._audio(generation, message)
             case TalkerDone():
                 self._free_slot(generation)
                 utterance.talker_done(generation, message)
@@ -200,6 +232,13 @@ class Hub:
                 utterance.fail(_fault(stage, message.detail, utterance.server_id))
             case _:
                 log.error("the %s said %s, which nobody awaits", stage, type(message).__name__)
+
+    def _audio(self, generation: Generation, message: Audio) -> None:
+        if message.first_sample == 0:
+            self.dispatcher.pace.spoke((time.monotonic_ns() - generation.opened_ns) / 1e9)
+        samples = generation.fresh(message.samples, message.first_sample)
+        if len(samples):
+            generation.utterance.audio(generation, np.array(samples))
 
     def _refused(self, generation: Generation, message: Refused) -> None:
         """A reference is sent again with its segment, once; everything else is a fault of ours."""
@@ -235,6 +274,7 @@ class Hub:
     def _free_slot(self, generation: Generation) -> None:
         if generation.holds_slot:
             generation.holds_slot = False
+            self.dispatcher.pace.held((time.monotonic_ns() - generation.opened_ns) / 1e9)
             self.dispatcher.free()
 
     def _on_state(self, stage: StageName, state: StageState) -> None:

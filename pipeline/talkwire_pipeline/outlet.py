@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from talkwire_pipeline.errors import ResourceExhaustedError
+from talkwire_pipeline.errors import ResourceExhaustedError, TimedOutError
 from talkwire_pipeline.events import END_EVENTS, Audio, Event, Started
 from talkwire_pipeline.generation import Generation
 from talkwire_pipeline.player import Player
@@ -135,6 +135,11 @@ def slow_reader(limit_s: float) -> ResourceExhaustedError:
     """Why an utterance fails whose audio nobody takes."""
     text = f"for {limit_s:g} s nothing of the audio that waits was taken: read faster, or abort"
     return ResourceExhaustedError(text, reason="SLOW_READER")
+
+
+def too_late(limit_s: float | None) -> TimedOutError:
+    """Why an utterance is not begun whose first audio can no longer come in time: others have use of its slot."""
+    return TimedOutError(f"first_audio_timeout_s: the first audio can no longer come within {limit_s or 0:g} s")
 
 
 async def listen(utterance: Utterance) -> AsyncIterator[Event]:

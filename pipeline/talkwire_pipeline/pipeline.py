@@ -126,6 +126,11 @@ class Pipeline:
         return self._hub.dispatcher.busy
 
     @property
+    def preempted(self) -> int:
+        """Segments that gave way to more urgent ones so far."""
+        return self._hub.preempted
+
+    @property
     def live(self) -> int:
         """Utterances that have not ended."""
         return len(self._hub.utterances)
@@ -153,9 +158,7 @@ class Pipeline:
 
         Raises `InvalidArgumentError`, `NotFoundError`, `UnavailableError` or `ResourceExhaustedError`.
         """
-        request = request or UtteranceRequest()
-        if not request.language:
-            request = dataclasses.replace(request, language=self.deploy.model.language)
+        request = self._completed(request or UtteranceRequest())
         geometry = check(request.geometry or self.deploy.geometry)
         choice = self._sampling(draws.check(request.sampling, runner=self.deploy.runner.model_runner))
         self._admit(request)
@@ -165,6 +168,14 @@ class Pipeline:
         utterance = Utterance(self._hub, server_id, request, values, geometry, own)
         self._hub.enter(utterance, None if voice else own)
         return utterance
+
+    def _completed(self, request: UtteranceRequest) -> UtteranceRequest:
+        """With the deployment's values where it has none."""
+        return dataclasses.replace(
+            request,
+            language=request.language or self.deploy.model.language,
+            first_audio_timeout_s=request.first_audio_timeout_s or self.deploy.server.first_audio_timeout_s,
+        )
 
     def _admit(self, request: UtteranceRequest) -> None:
         """Raises what refuses it."""
@@ -180,6 +191,18 @@ class Pipeline:
             raise ResourceExhaustedError(f"{self.live} utterances are live: server.max_live_utterances")
         if self.queued >= limits.max_queued_segments:
             raise ResourceExhaustedError(f"{self.queued} segments wait for a slot: server.max_queued_segments")
+        self._check_wait(request)
+
+    def _check_wait(self, request: UtteranceRequest) -> None:
+        """Refuses what would wait longer for a slot than its first audio may take."""
+        if (limit_s := request.first_audio_timeout_s) is None:
+            return
+        dispatcher = self._hub.dispatcher
+        wait_s = dispatcher.wait_s(request.priority)
+        takes_s = wait_s + dispatcher.pace.first_s
+        if wait_s and takes_s > limit_s:
+            text = f"the first audio would take about {takes_s:.1f} s, more than first_audio_timeout_s: {limit_s:g} s"
+            raise ResourceExhaustedError(text, retry_after_s=max(takes_s - limit_s, 0.1))
 
     def _sampling(self, choice: SamplingChoice) -> SamplingChoice:
         """The request's values, else the deployment's, else the checkpoint's, else the usual; the seed may be unset."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 
@@ -15,6 +16,11 @@ class Timers:
     def __contains__(self, name: str) -> bool:
         """Whether it was set, and not cancelled since."""
         return name in self._handles
+
+    def left_s(self, name: str) -> float:
+        """How long until it calls; infinite for one that does not run."""
+        handle = self._handles.get(name)
+        return math.inf if handle is None else handle.when() - asyncio.get_running_loop().time()
 
     def set(self, name: str, delay_s: float, call: Callable[[], None]) -> None:
         """Calls `call` once, after `delay_s`."""

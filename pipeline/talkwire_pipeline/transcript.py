@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from talkwire_pipeline.errors import InvalidArgumentError
 from talkwire_pipeline.events import Span
 
 
@@ -14,14 +15,19 @@ class Transcript:
         words: the words of those that have some, in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        """`limit`: characters that there may be at most."""
+        self._limit = limit
         self._pieces: list[str] = []
         self.length = 0
         self.spans: list[Span] = []
         self.words: list[Span] = []
 
     def append(self, text: str) -> None:
-        """More text."""
+        """More text. Raises `InvalidArgumentError` where it is too long."""
+        if self.length + len(text) > self._limit:
+            have = f"the utterance would have {self.length + len(text)} characters, at most {self._limit}"
+            raise InvalidArgumentError("text.text", have)
         self._pieces.append(text)
         self.length += len(text)
 

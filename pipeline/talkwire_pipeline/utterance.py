@@ -29,7 +29,7 @@ from talkwire_pipeline.generation import Generation
 from talkwire_pipeline.geometry import FRAME_RATE_HZ, SAMPLES_PER_FRAME, Geometry
 from talkwire_pipeline.host import Host
 from talkwire_pipeline.messages import TalkerDone
-from talkwire_pipeline.outlet import Flushes, Outlet, listen, slow_reader
+from talkwire_pipeline.outlet import Flushes, Outlet, listen, slow_reader, too_late
 from talkwire_pipeline.request import UtteranceRequest
 from talkwire_pipeline.sampling import Sampling
 from talkwire_pipeline.text.segmenter import Segment
@@ -78,7 +78,7 @@ class Utterance:
         self._voice = voice
         self._continuity = request.continuity or host.deploy.text.continuity
         self._segmenter = host.frontend.segmenter(request.language)
-        self._text = Transcript()
+        self._text = Transcript(host.deploy.text.max_utterance_chars)
         self._segments: deque[Segment] = deque()  # cut, and not on their way
         self._parts: deque[Generation] = deque()  # on their way, in order; the first one's audio goes out
         self._flushes = Flushes()
@@ -109,11 +109,6 @@ class Utterance:
         if self._muted or self._text_over or not text:
             return
         self._host.frontend.check(text)
-        limit = self._host.deploy.text.max_utterance_chars
-        if self._text.length + len(text) > limit:
-            raise InvalidArgumentError(
-                "text.text", f"the utterance would have {self._text.length + len(text)} characters, at most {limit}"
-            )
         self._text.append(text)
         if text.strip():
             self._hear()
@@ -247,15 +242,19 @@ class Utterance:
 
     def open_generation(self, generation: Generation) -> bool:
         """A slot is free for it. False: it needs none, since it is silent, or could not be opened and has failed."""
-        number, self._started = self._started, self._started + 1
+        if generation.place is None:
+            generation.place = self._started, self._voice.reference(self._continuity)
+            self._started += 1
         try:
-            opened = self._host.open(generation, self._voice.reference(self._continuity), number)
+            if not self.running and generation.waited and self._timers.left_s("first_audio") < self._host.first_audio_s:
+                raise too_late(self.request.first_audio_timeout_s)
+            opened = self._host.open(generation)
         except TalkwireError as error:
             self.fail(error)
             return False
         if opened:
             self.running = True
-            self._outlet.watch.open((time.monotonic_ns() - generation.queued_ns) / 1e9)
+            self._outlet.watch.open((generation.opened_ns - generation.queued_ns) / 1e9)
         else:
             self._place(generation, 0)
             generation.codec_over = True

@@ -56,6 +56,11 @@ class ReferenceStore:
             self._sent.add(reference.id)
             self._send(PutReference(reference=reference.id, codes=reference.codes))
 
+    def settle(self, reference: Reference) -> None:
+        """Its use is under way. One that was dropped before, and sent for this use alone, is dropped again."""
+        if reference.id not in self._held:
+            self.drop(reference)
+
     def send_again(self, reference_id: int) -> bool:
         """The talker no longer has the reference. False: neither do we."""
         reference = self._held.get(reference_id)

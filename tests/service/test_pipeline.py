@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from itertools import pairwise
@@ -22,6 +23,7 @@ from talkwire_pipeline.errors import (
     UnavailableError,
 )
 from talkwire_pipeline.fakes import FakeStages
+from talkwire_pipeline.generation import WAITED_NS
 from talkwire_pipeline.messages import Abort, Credit, Message, Open, PutReference, StageName
 from talkwire_pipeline.pipeline import Pipeline, Utterance, UtteranceRequest
 from talkwire_pipeline.sampling import SamplingChoice
@@ -420,6 +422,109 @@ async def test_a_pause_after_the_longest_audio_speaks_no_more(make: Make) -> Non
     await until(lambda: clock() > later)
     assert len(stages.sent(Open)) == 2
     ended([event async for event in utterance], events.Finished)
+
+
+# ---- urgent and batch, deadlines
+
+
+def a_batch(seed: int = 5) -> UtteranceRequest:
+    return UtteranceRequest(priority=1, sampling=SamplingChoice(seed=seed))
+
+
+async def test_batch_gives_way_at_once_and_sounds_the_same(make: Make) -> None:
+    pipeline, stages = await make("talker.max_num_seqs=2", slots=2)
+    alone = audio(await speak(pipeline.open(a_batch()), LONG))
+    heard = [asyncio.ensure_future(speak(pipeline.open(a_batch()), LONG)) for _ in range(2)]
+    await until(lambda: stages.held("talker") == 2 and len(stages.sent(Open)) > 5)
+    before = len(stages.sent(Open))
+    urgent = pipeline.open()
+    urgent.push("Now! ")
+    urgent.end()
+    assert len(stages.sent(Open)) == before + 1, "it was opened with both slots taken"
+    assert pipeline.preempted == 1
+    ended([event async for event in urgent], events.Finished)
+    for each in await asyncio.gather(*heard):
+        assert np.array_equal(audio(each), alone)
+
+
+async def test_a_batch_that_gives_way_again_and_again_sounds_the_same(make: Make) -> None:
+    pipeline, _ = await make("talker.max_num_seqs=1", "server.max_buffered_audio_s=1", slots=1)
+    alone = audio(await speak(pipeline.open(a_batch()), LONG))
+    batch, got = pipeline.open(a_batch()), list[events.Event]()
+    batch.push(LONG)
+    batch.end()
+    async for event in batch:
+        got.append(event)
+        if isinstance(event, events.Audio) and event.first_sample < 200_000:
+            ended(await speak(pipeline.open(), "Now! "), events.Finished)
+    assert np.array_equal(audio(got), alone)
+    assert pipeline.preempted > 3
+
+
+async def test_urgent_ones_do_not_give_way_to_each_other(make: Make) -> None:
+    pipeline, stages = await make("talker.max_num_seqs=1", slots=1)
+    stages.hold()
+    first, second = pipeline.open(), pipeline.open()
+    for each in (first, second):
+        each.push("Hello. ")
+        each.end()
+    assert (pipeline.preempted, pipeline.queued) == (0, 1)
+    stages.release()
+    for each in (first, second):
+        ended([event async for event in each], events.Finished)
+
+
+async def test_a_batch_that_is_dropped_while_it_waits_again_leaves_nothing(make: Make) -> None:
+    pipeline, stages = await make("talker.max_num_seqs=1", slots=1)
+    batch = pipeline.open(a_batch())
+    batch.push(LONG)
+    await until(lambda: stages.held("talker") == 1)
+    urgent = pipeline.open()
+    urgent.push("Now! ")
+    urgent.end()
+    assert pipeline.preempted == 1
+    assert isinstance(await batch.abort(), events.Aborted)
+    ended([event async for event in urgent], events.Finished)
+
+
+async def test_who_would_wait_too_long_is_refused_and_told_when_to_come_back(make: Make) -> None:
+    pipeline, stages = await make("talker.max_num_seqs=1", "server.first_audio_timeout_s=3", slots=1)
+    pipeline._hub.dispatcher.pace.held(2.0)
+    pipeline._hub.dispatcher.pace.spoke(0.5)
+    stages.hold()
+    busy, waiting = pipeline.open(), pipeline.open()
+    for each in (busy, waiting):
+        each.push("Hello. ")
+        each.end()
+    with pytest.raises(ResourceExhaustedError, match=r"about 4.5 s, more than first_audio_timeout_s: 3 s") as refused:
+        pipeline.open()
+    assert refused.value.reason == "QUEUE_FULL"
+    assert refused.value.retry_after_s == pytest.approx(1.5)
+    pipeline.open(UtteranceRequest(first_audio_timeout_s=5)).abort()
+    stages.release()
+    for each in (busy, waiting):
+        ended([event async for event in each], events.Finished)
+
+
+async def test_what_can_no_longer_come_in_time_is_not_begun(make: Make) -> None:
+    pipeline, stages = await make("talker.max_num_seqs=1", slots=1)
+    stages.hold()
+    busy = pipeline.open()
+    busy.push("Hello. ")
+    busy.end()
+    late = pipeline.open(UtteranceRequest(first_audio_timeout_s=60))
+    late.push("Hello. ")
+    late.end()
+    pipeline._hub.dispatcher.pace.first_s = 1000.0  # of late
+    later = time.monotonic_ns() + WAITED_NS
+    await until(lambda: time.monotonic_ns() > later)
+    opened = len(stages.sent(Open))
+    stages.release()
+    failed = ended([event async for event in late], events.Failed)
+    assert isinstance(failed.error, TimedOutError)
+    assert "can no longer come within 60 s" in failed.error.message
+    assert len(stages.sent(Open)) == opened
+    ended([event async for event in busy], events.Finished)
 
 
 async def test_a_reader_that_takes_nothing_for_too_long_fails_alone(make: Make) -> None:

@@ -103,6 +103,41 @@ def test_a_segment_that_cannot_be_opened_leaves_its_slot() -> None:
     assert (dispatcher.busy, dispatcher.held) == (0, 0)
 
 
+def test_whoever_gives_way_waits_behind_the_one_it_gave_way_to() -> None:
+    log: list[str] = []
+    batch, urgent = Segment("batch", log, priority=1), Segment("urgent", log)
+
+    def make_room(wanting: Segment) -> bool:
+        if wanting.priority or log[-1] != "batch":
+            return False
+        dispatcher.give_way(batch)
+        return True
+
+    dispatcher = Dispatcher[Segment](1, 1, make_room=make_room)
+    dispatcher.submit(batch)
+    dispatcher.submit(urgent)
+    assert log == ["batch", "urgent"]
+    assert (dispatcher.busy, dispatcher.held, list(dispatcher.waiting.values())) == (1, 1, [batch])
+    dispatcher.submit(Segment("urgent too", log))
+    assert log == ["batch", "urgent"]
+    dispatcher.leave()
+    dispatcher.free()
+    assert log == ["batch", "urgent", "urgent too"]
+
+
+def test_the_wait_is_that_of_the_slots_that_must_come_free_before() -> None:
+    dispatcher = Dispatcher[Segment](2, MANY)
+    dispatcher.pace.held(4.0)
+    assert dispatcher.wait_s(0) == 0
+    for _ in range(2):
+        dispatcher.submit(Segment("busy", []))
+    assert dispatcher.wait_s(0) == 2.0
+    dispatcher.submit(Segment("waiting", []))
+    dispatcher.submit(Segment("batch", [], priority=1))
+    assert dispatcher.wait_s(0) == 4.0
+    assert dispatcher.wait_s(1) == 6.0
+
+
 def test_a_withdrawn_segment_is_never_opened() -> None:
     log: list[str] = []
     dispatcher = Dispatcher[Segment](1, MANY, busy=1)

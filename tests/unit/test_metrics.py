@@ -57,6 +57,8 @@ class Said:
             **steps.stats(),
         }
 
+    preempted = 4
+
     def state(self, stage: StageName) -> StageState:
         return "ready" if stage == "talker" else "down"
 
@@ -83,6 +85,7 @@ def page() -> str:
         'talkwire_stage_heartbeat_age_seconds{stage="talker"} 0.25',
         'talkwire_stage_generations{stage="talker"} 2.0',
         "talkwire_talker_rows_total 7.0",
+        "talkwire_preempted_segments_total 4.0",
         'talkwire_talker_step_seconds_bucket{le="0.01"} 0.0',
         'talkwire_talker_step_seconds_bucket{le="0.1"} 1.0',
         'talkwire_talker_step_seconds_bucket{le="+Inf"} 1.0',

@@ -8,7 +8,7 @@ from talkwire_pipeline.transcript import Transcript
 
 
 def spoken(*segments: tuple[str, int]) -> Transcript:
-    transcript = Transcript()
+    transcript = Transcript(limit=1000)
     for text, samples in segments:
         start = transcript.length
         transcript.append(text)

@@ -197,6 +197,8 @@ class Server(_Section, frozen=True, kw_only=True):
         max_utterances_per_stream: the same for one stream.
         max_queued_segments: segments that may wait for a slot before new utterances are refused.
         idle_timeout_s: a stream with no live utterance and no event for so long is ended.
+        first_audio_timeout_s: limit from the first text to the first audio where the request has none; unset: none. New
+            utterances that would wait too long for a slot to keep it are refused.
         utterance_timeout_s: limit from start to end event where the request has none.
         max_message_bytes: a larger request message is refused by us (the transport's own limit is 16 MiB).
         max_buffered_audio_s: audio that may be decoded ahead of what the caller has taken.
@@ -209,6 +211,7 @@ class Server(_Section, frozen=True, kw_only=True):
     max_utterances_per_stream: Count = 8
     max_queued_segments: Count = 256
     idle_timeout_s: Seconds = 60.0
+    first_audio_timeout_s: Seconds | None = None
     utterance_timeout_s: Seconds = 600.0
     max_message_bytes: Annotated[int, msgspec.Meta(ge=1024, le=(16 << 20) - 1024)] = 4 << 20
     max_buffered_audio_s: Seconds = 10.0

@@ -37,6 +37,10 @@ class Source(Protocol):
     def health(self, stage: StageName) -> StageHealth:
         """How its process is."""
 
+    @property
+    def preempted(self) -> int:
+        """Segments that gave way so far."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -116,6 +120,9 @@ class StageCollector(Collector):
         return self._families({stage: self._source.stats(stage) for stage in STAGES})
 
     def _families(self, said: Mapping[StageName, Mapping[str, float]]) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "talkwire_preempted_segments", "Batch segments that gave way.", self._source.preempted
+        )
         yield from self._both(said)
         for stage, figures in _OWN.items():
             for figure in figures:
