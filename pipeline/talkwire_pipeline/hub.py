@@ -100,7 +100,7 @@ class Hub:
         """Why the pipeline is not ready."""
         states = [
             f"the {stage} is {self.stages.state(stage)}" for stage in STAGES if self.stages.state(stage) != "ready"
-        ]
+        ] or [f"the {stage} does not answer" for stage in STAGES if self.stages.health(stage).stalled]
         return UnavailableError(f"{' and '.join(states)}; try again in a moment")
 
     def enter(self, utterance: Utterance, own_voice: StreamVoice | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from talkwire_pipeline.child import Child
 from talkwire_pipeline.errors import CheckpointError, DeployError, TalkwireError, UnavailableError
 from talkwire_pipeline.link import Link
 from talkwire_pipeline.messages import Failed, Hello, Message, Ping, Pong, Ready, StageName, Stop
+from talkwire_pipeline.procfs import resident_bytes
 from talkwire_pipeline.stages import StageState
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ class Limits:
         starts: so many failed starts in a row, and the stage is given up.
         stop_s: between `Stop` and SIGTERM.
         terminate_s: between SIGTERM and SIGKILL.
+        memory_bytes: a stage whose resident memory is above that is killed.
     """
 
     ready_s: float = 120.0
@@ -45,6 +48,7 @@ class Limits:
     starts: int = 5
     stop_s: float = 2.0
     terminate_s: float = 1.0
+    memory_bytes: float = math.inf
 
 
 class Keeper:
@@ -197,13 +201,24 @@ class Keeper:
         """Asks for a sign of life, or kills a stage that owes too many."""
         if self.state != "ready" or self._child is None:
             return
-        if self._owed >= self._limits.pings_owed:
-            self._reason = f"answered no ping for {self._owed * self._limits.ping_s:g} s"
+        if reason := self._unfit():
+            self._reason = reason
             self._child.kill()
             return
         self._owed += 1
         self._pinged_at_s = self._pinged_at_s or time.monotonic()
         self.send(Ping(nonce=next(self._nonces)))
+
+    def _unfit(self) -> str:
+        """Why the process must end; empty: it need not."""
+        if self._owed >= self._limits.pings_owed:
+            return f"answered no ping for {self._owed * self._limits.ping_s:g} s"
+        used = resident_bytes(self.pid) or 0
+        if used > self._limits.memory_bytes:
+            return (
+                f"uses {used >> 20} MiB of memory, more than memory_limit_mib: {int(self._limits.memory_bytes) >> 20}"
+            )
+        return ""
 
     def forgive(self) -> None:
         """No answer is owed any more."""

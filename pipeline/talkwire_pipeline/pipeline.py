@@ -22,6 +22,7 @@ from talkwire_pipeline import sampling as draws
 from talkwire_pipeline.checkpoint import read_checkpoint, resolve_checkpoint
 from talkwire_pipeline.deploy.schema import Deploy
 from talkwire_pipeline.errors import NotFoundError, ResourceExhaustedError
+from talkwire_pipeline.generation import STAGES
 from talkwire_pipeline.geometry import check
 from talkwire_pipeline.hub import Hub
 from talkwire_pipeline.messages import StageName
@@ -91,8 +92,8 @@ class Pipeline:
 
     @property
     def ready(self) -> bool:
-        """Whether both stages take work."""
-        return self._hub.ready
+        """Whether both stages take work, and answer."""
+        return self._hub.ready and not any(self._hub.stages.health(stage).stalled for stage in STAGES)
 
     @property
     def on_ready_change(self) -> Callable[[], None]:

@@ -10,6 +10,8 @@ from talkwire_pipeline.messages import Message, StageName
 
 StageState = Literal["starting", "ready", "down"]
 """`starting`: loads and warms up; `ready`: takes messages; `down`: ended, or not started yet."""
+STALLED_S = 2.5
+"""A stage that has owed an answer for so long gets no new utterances; a little later it is ended."""
 OnMessage = Callable[[StageName, Message], None]
 """Takes a stage's message. Its arrays are views that end with the call: what is kept must be copied."""
 OnState = Callable[[StageName, StageState], None]
@@ -29,6 +31,11 @@ class StageHealth:
     pid: int = 0
     restarts: int = 0
     silence_s: float = 0.0
+
+    @property
+    def stalled(self) -> bool:
+        """Whether it has owed an answer for longer than a step or a call takes."""
+        return self.silence_s > STALLED_S
 
 
 class Stages(Protocol):

@@ -18,6 +18,8 @@ from talkwire_pipeline.messages import Message, Peer, StageName
 from talkwire_pipeline.stage.config import StageConfig
 from talkwire_pipeline.stages import OnMessage, OnState, StageHealth, Stages, StageState
 
+log = logging.getLogger(__name__)
+
 __all__ = ["Limits", "OnMessage", "OnState", "StageState", "Stages", "Supervisor"]
 
 BUILDERS: Mapping[StageName, str] = {
@@ -49,6 +51,7 @@ class Supervisor:
         self._keepers: dict[StageName, Keeper] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._pinging: asyncio.TimerHandle | None = None
+        self._stalled: dict[StageName, bool] = dict.fromkeys(_OTHER, False)
         self._closing: asyncio.Task[None] | None = None
 
     async def start(self, on_message: OnMessage, on_state: OnState) -> None:
@@ -137,7 +140,10 @@ class Supervisor:
             self._rings[name] = Ring.create(capacity, name)
 
     def _keeper(self, stage: StageName, on_message: OnMessage) -> Keeper:
-        limits = replace(self._limits, ready_s=getattr(self._deploy.stages, stage).start_timeout_s)
+        options = getattr(self._deploy.stages, stage)
+        limits = replace(self._limits, ready_s=options.start_timeout_s)
+        if options.memory_limit_mib is not None:
+            limits = replace(limits, memory_bytes=options.memory_limit_mib << 20)
         keeper = Keeper(stage, lambda: self._spawn(stage), limits, on_message, self._entered)
         keeper.link = Link(self._rings[f"{stage}_commands"], self._rings[f"{stage}_replies"], keeper.receive)
         return keeper
@@ -166,8 +172,12 @@ class Supervisor:
 
     def _ping(self) -> None:
         self._pinging = asyncio.get_running_loop().call_later(self._limits.ping_s, self._ping)
-        for keeper in self._keepers.values():
+        for stage, keeper in self._keepers.items():
             keeper.ping()
+            if self.health(stage).stalled != self._stalled[stage]:
+                self._stalled[stage] = not self._stalled[stage]
+                log.warning("%s stage %s", stage, "does not answer" if self._stalled[stage] else "answers again")
+                self._on_state(stage, keeper.state)
 
     def _stop_pinging(self) -> None:
         if self._pinging is not None:

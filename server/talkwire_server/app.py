@@ -15,6 +15,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from talkwire_pipeline.deploy import Deploy
+from talkwire_pipeline.deploy.schema import Server
 from talkwire_pipeline.pipeline import Pipeline
 from talkwire_pipeline.stages import Stages
 from talkwire_server.admission import Admission, draining
@@ -40,6 +41,22 @@ OPTIONS = (
     ("grpc.keepalive_timeout_ms", 20_000),
 )
 """Options of the gRPC server."""
+
+
+AGE_GRACE_S = 60.0
+"""Between the end of a stream's age and that of its connection, where nothing else ends it."""
+
+
+def _age(limits: Server) -> tuple[tuple[str, int], ...]:
+    """Connections are told to go when their streams may have ended by themselves; gRPC's grace ends none of those."""
+    if limits.max_connection_age_s is None:
+        return ()
+    age_s = limits.max_connection_age_s + AGE_GRACE_S
+    grace_s = limits.utterance_timeout_s + AGE_GRACE_S
+    return (
+        ("grpc.max_connection_age_ms", int(age_s * 1e3)),
+        ("grpc.max_connection_age_grace_ms", int(grace_s * 1e3)),
+    )
 
 
 @dataclass
@@ -92,7 +109,7 @@ class App:
         self._server = self._build()
 
     def _build(self) -> grpc.aio.Server:
-        server = grpc.aio.server(options=OPTIONS)
+        server = grpc.aio.server(options=(*OPTIONS, *_age(self.deploy.server)))
         server.add_generic_rpc_handlers((SpeechServicer(self.admission, version()).handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)

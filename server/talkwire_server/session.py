@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import AsyncIterable, Callable
 
@@ -18,6 +19,7 @@ from talkwire_pipeline.errors import (
     NotFoundError,
     TalkwireError,
     TimedOutError,
+    UnavailableError,
 )
 from talkwire_server import requests
 from talkwire_server.admission import Admission, draining
@@ -50,6 +52,7 @@ class Session:
         self._room = asyncio.Event()
         self._text_over = False
         self._heard_at = asyncio.get_running_loop().time()
+        self._aged_at = self._heard_at + (admission.limits.max_connection_age_s or math.inf)
         admission.streams.add(self)
         admission.metrics.streams.inc()
 
@@ -127,6 +130,8 @@ class Session:
             text = f"utterance {utterance_id!r} is live on this stream: take another id, or wait for its end event"
             raise AlreadyExistsError(text, reason="UTTERANCE_ID_IN_USE")
         try:
+            if self._aged:
+                raise aged()
             deploy = self._admission.pipeline.deploy
             opening = requests.opening(start, deploy.geometry, deploy.runner.model_runner)
             utterance = self._admission.open(opening, self._voice, len(self._live))
@@ -207,8 +212,8 @@ class Session:
     async def next(self) -> Outgoing | None:
         """Waits for the next response; None: the stream is over.
 
-        Raises `TimedOutError` where the caller has been silent for too long, and `UnavailableError` where the
-        server drains and nothing is live.
+        Raises `TimedOutError` where the caller has been silent for too long, and `UnavailableError` where nothing is
+        live and the server drains or the stream is too old.
         """
         while True:
             self._wake.clear()
@@ -218,6 +223,8 @@ class Session:
                 return None
             if not self._live and self._admission.draining:
                 raise draining()
+            if not self._live and self._aged:
+                raise aged()
             await self._wait()
 
     def _take(self) -> Outgoing | None:
@@ -232,16 +239,29 @@ class Session:
                 return outgoing
         return None
 
+    @property
+    def _aged(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._aged_at
+
     async def _wait(self) -> None:
         if self._live:
             await self._wake.wait()
             return
+        idle_at = self._heard_at + self._idle_s
         try:
-            async with asyncio.timeout_at(self._heard_at + self._idle_s):
+            async with asyncio.timeout_at(min(idle_at, self._aged_at)):
                 await self._wake.wait()
         except TimeoutError:
+            if self._aged:
+                return
             text = f"nothing was live and nothing came for {self._idle_s:g} s: keepalive events keep a stream open"
             raise TimedOutError(text, reason="STREAM_IDLE") from None
+
+
+def aged() -> UnavailableError:
+    """Why a stream takes no more utterances that is older than `server.max_connection_age_s`."""
+    text = "the stream has reached server.max_connection_age_s: open another, on a new connection"
+    return UnavailableError(text, reason="STREAM_AGE", retry_after_s=0.0)
 
 
 def _push(live: LiveUtterance, event: pb.ConverseRequest) -> None:

@@ -225,6 +225,28 @@ async def test_figures_follow_what_happened(serve: Callable[..., Awaitable[Any]]
     assert await figure(served, 'talkwire_stage_restarts_total{stage="talker"}') == 1
 
 
+async def test_a_stream_of_age_speaks_to_the_end_takes_nothing_new_and_ends(
+    serve: Callable[..., Awaitable[Any]],
+) -> None:
+    served = await serve("server.max_connection_age_s=0.2")
+    served.stages.hold()
+    caller, idle = served.converse(), served.converse()
+    await caller.speak("u", TEXT)
+    await idle.send(keepalive=pb.Keepalive())
+    await caller.until("started")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await idle.receive()
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    await caller.send("v", start=pb.Start())
+    refused = (await caller.receive()).failed
+    assert (refused.code, reason(refused)) == (grpc.StatusCode.UNAVAILABLE.value[0], "STREAM_AGE")
+    served.stages.release()
+    got = await caller.until("finished")
+    assert any(each.WhichOneof("event") == "audio" for each in got)
+    with pytest.raises(grpc.aio.AioRpcError, match="max_connection_age_s"):
+        await caller.receive()
+
+
 async def test_rpcs_are_counted_by_method_and_code(serve: Callable[..., Awaitable[Any]]) -> None:
     served = await serve("server.metrics_port=0")
     await served.stub.GetServerInfo(pb.GetServerInfoRequest())

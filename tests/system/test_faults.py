@@ -26,6 +26,8 @@ from talkwire.v1.speech_pb2_grpc import SpeechServiceStub
 from tools.server import serving
 
 ABORTS = 500
+KILLS = 20
+"""Of each stage."""
 STREAMS = 20
 AT_ONCE_ON_A_STREAM = 2
 KILLED_CLIENTS = 20
@@ -266,6 +268,30 @@ async def test_a_killed_stage_fails_what_is_open_and_comes_back(server: Observed
             await health.becomes(SERVING)
             again = await say(another, TEXT, seed=5, geometry="exact")
     assert same(again.speech.audio, voice)
+    await fill(server.target)
+    await server.until_idle()
+    await until_equal(lambda: server.held().beyond(held), {})
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_stages_killed_again_and_again_under_load_come_back_each_time(server: Observed) -> None:
+    await fill(server.target)
+    await server.until_idle()
+    held, clock = server.held(), asyncio.get_running_loop().time
+    async with watching(server.target) as health, SpeechClient(server.target) as client:
+        for stage in ("talker", "codec") * KILLS:
+            await health.becomes(SERVING)
+            async with client.converse() as stream:
+                utterances = [await start(stream) for _ in range(SLOTS)]
+                await heard(utterances[0])
+                os.kill(server.pid_of(stage), signal.SIGKILL)
+                killed = clock()
+                ends = await asyncio.gather(*map(rest, utterances), return_exceptions=True)
+                assert clock() - killed < 2.0
+                assert [type(end) for end in ends] == [Unavailable] * SLOTS
+            await health.becomes(NOT_SERVING)
+        await health.becomes(SERVING)
     await fill(server.target)
     await server.until_idle()
     await until_equal(lambda: server.held().beyond(held), {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import select
 import signal
 import subprocess
@@ -209,6 +210,34 @@ async def test_a_stage_that_owes_pongs_is_killed(stages: Supervisor, heard: Hear
     assert len(await speak(stages, heard, 2)) == 15
     assert stages.stats("talker")["steps"] > 0
     assert stages.stats("talker")["edge:codes:messages_total"] > 0
+
+
+async def test_a_stage_that_does_not_answer_is_told_before_it_is_ended(
+    stages: Supervisor, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("talkwire_pipeline.stages.STALLED_S", 0.1)
+    stages.watch(True)
+    os.kill(stages.pid("codec"), signal.SIGSTOP)
+    await heard.until(lambda: heard.states.count(("codec", "ready")) == 2)
+    assert stages.health("codec").stalled
+    await heard.until(lambda: heard.states[-1] == ("codec", "ready") and ("codec", "down") in heard.states)
+    assert not stages.health("codec").stalled
+    stages.watch(False)
+
+
+async def test_a_stage_with_too_much_memory_is_started_again(heard: Heard) -> None:
+    sections = Stages(talker=Talker(), codec=Codec(memory_limit_mib=1))
+    stages = Supervisor(Deploy(stages=sections), limits=QUICK, builders=BUILDERS)
+    await stages.start(heard.on_message, heard.on_state)
+    try:
+        stages.watch(True)
+        await heard.until(lambda: ("codec", "down") in heard.states)
+        assert re.fullmatch(r"uses \d+ MiB of memory, more than memory_limit_mib: 1", stages.fault("codec"))
+        assert stages.state("talker") == "ready"
+        await heard.until(lambda: heard.states[-1] == ("codec", "starting"))
+        assert stages.health("codec").restarts == 1
+    finally:
+        await stages.close()
 
 
 async def test_a_stage_that_cannot_load_says_why(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ from talkwire_pipeline.errors import ResourceExhaustedError
 from talkwire_pipeline.histogram import COUNTS, Histogram
 from talkwire_pipeline.messages import StageName
 from talkwire_pipeline.player import Player
+from talkwire_pipeline.procfs import cpu_s, resident_bytes
 from talkwire_pipeline.stages import StageHealth, StageState
 from talkwire_server.metrics import Metrics
-from talkwire_server.metrics.stages import EDGES, StageCollector, cpu_s, resident_bytes
+from talkwire_server.metrics.stages import EDGES, StageCollector
 from tools import metrics_table
 
 GONE = 2**22 + 1

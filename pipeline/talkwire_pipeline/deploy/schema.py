@@ -62,6 +62,7 @@ class Talker(_Section, frozen=True, kw_only=True):
         batched_state_update: one update for all slots of a step.
         async_egress: rows leave by copies that no step waits for.
         start_timeout_s: limit of a start, from the new process to its first warm step; then it is tried again.
+        memory_limit_mib: a process with more resident memory is ended and started again; unset: none.
         threads: CPU threads of the process.
         niceness: added to the process's nice value, so that compute stays below the front end.
     """
@@ -86,6 +87,7 @@ class Talker(_Section, frozen=True, kw_only=True):
     batched_state_update: Switch = None
     async_egress: Switch = None
     start_timeout_s: Seconds = 120.0
+    memory_limit_mib: Count | None = None
     threads: Count = 1
     niceness: Amount = 10
 
@@ -100,7 +102,7 @@ class Codec(_Section, frozen=True, kw_only=True):
         dtype: `auto`: float32 everywhere; half precision is heard in quiet passages.
         enforce_eager: no captured graphs.
         codec_graphs: decoder calls replay captured graphs.
-        devices, start_timeout_s, threads, niceness: as for the talker.
+        devices, start_timeout_s, memory_limit_mib, threads, niceness: as for the talker.
     """
 
     max_num_seqs: Count = 64
@@ -110,6 +112,7 @@ class Codec(_Section, frozen=True, kw_only=True):
     enforce_eager: bool = False
     codec_graphs: Switch = None
     start_timeout_s: Seconds = 120.0
+    memory_limit_mib: Count | None = None
     threads: Count = 1
     niceness: Amount = 10
 
@@ -203,6 +206,8 @@ class Server(_Section, frozen=True, kw_only=True):
         max_message_bytes: a larger request message is refused by us (the transport's own limit is 16 MiB).
         max_buffered_audio_s: audio that may be decoded ahead of what the caller has taken.
         slow_reader_timeout_s: an utterance whose caller takes nothing of what waits for so long fails.
+        max_connection_age_s: streams take no new utterances after so long and end with their last one, so that callers
+            spread over servers anew; a connection is told to go a little later. Unset: never.
         drain_timeout_s: how long live utterances may still run after SIGTERM.
         metrics_port: HTTP port of `/metrics`; 0: any free one; unset: none.
     """
@@ -216,6 +221,7 @@ class Server(_Section, frozen=True, kw_only=True):
     max_message_bytes: Annotated[int, msgspec.Meta(ge=1024, le=(16 << 20) - 1024)] = 4 << 20
     max_buffered_audio_s: Seconds = 10.0
     slow_reader_timeout_s: Seconds = 60.0
+    max_connection_age_s: Seconds | None = None
     drain_timeout_s: Seconds = 20.0
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
 

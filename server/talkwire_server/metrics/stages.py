@@ -5,7 +5,6 @@ A stage that is started again counts from 0, as Prometheus expects of a counter;
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
@@ -15,13 +14,12 @@ from prometheus_client.registry import Collector
 
 from talkwire_pipeline import histogram
 from talkwire_pipeline.messages import StageName
+from talkwire_pipeline.procfs import cpu_s, resident_bytes
 from talkwire_pipeline.stages import StageHealth, StageState
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 EDGES = ("talker_commands", "codec_commands", "codes", "talker_replies", "codec_replies")
 """The five edges, by the names that stages use."""
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 Family = GaugeMetricFamily | CounterMetricFamily
 
 
@@ -172,28 +170,6 @@ _PROCESSES: tuple[tuple[str, Literal["counter", "gauge"], str, Ask], ...] = (
         lambda source, stage, _: cpu_s(source.health(stage).pid),
     ),
 )
-
-
-def resident_bytes(pid: int) -> float | None:
-    """Resident memory of a process; None: it is gone."""
-    words = _read(pid, "statm").split()
-    return float(int(words[1]) * _PAGE_BYTES) if words else None
-
-
-def cpu_s(pid: int) -> float | None:
-    """Processor time of a process, in user mode and in the kernel; None: it is gone."""
-    words = _read(pid, "stat").rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / _TICKS_PER_S if words else None
-
-
-def _read(pid: int, name: str) -> str:
-    if pid <= 0:
-        return ""
-    try:
-        with open(f"/proc/{pid}/{name}") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def _plain(name: str, figure: Figure, labels: tuple[str, ...] = ()) -> Family:
