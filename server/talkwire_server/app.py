@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -21,6 +22,7 @@ from talkwire_pipeline.stages import Stages
 from talkwire_server.admission import Admission, draining
 from talkwire_server.metrics import Metrics
 from talkwire_server.probes import Probes, port_error
+from talkwire_server.security.tls import Certificates
 from talkwire_server.servicer import SERVICE, SpeechServicer
 from talkwire_server.version import version
 from talkwire_server.wire import TRANSPORT_LIMIT_BYTES
@@ -84,7 +86,7 @@ class Signals:
 
 
 class App:
-    """One server around one pipeline.
+    """One server around one pipeline. Raises `DeployError` where a file that the deployment names is of no use.
 
     Attributes:
         deploy: the deployment.
@@ -106,14 +108,17 @@ class App:
         self._health = health.aio.HealthServicer()
         self._reported = False
         self._reports: set[asyncio.Task[None]] = set()
+        tls = deploy.server.tls
+        self._certificates = Certificates(tls, partial(self.metrics.reread, "tls")) if tls.certificate else None
         self._server = self._build()
 
     def _build(self) -> grpc.aio.Server:
         server = grpc.aio.server(options=(*OPTIONS, *_age(self.deploy.server)))
         server.add_generic_rpc_handlers((SpeechServicer(self.admission, version()).handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, server)
+        if self.deploy.server.reflection:
+            names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, server)
         return server
 
     async def start(self) -> None:
@@ -122,7 +127,7 @@ class App:
         Raises `UnavailableError` where a port cannot be had.
         """
         try:
-            self.port = self._server.add_insecure_port(f"{self._host}:{self.port}")
+            self.port = self._open_port(f"{self._host}:{self.port}")
         except RuntimeError as error:
             raise port_error("grpc", self._host, self.port, error) from error
         if self.deploy.server.metrics_port is not None:
@@ -132,6 +137,11 @@ class App:
         self.pipeline.on_ready_change = self._ready_changed
         await self._report()
         await self._server.start()
+
+    def _open_port(self, address: str) -> int:
+        if self._certificates is None:
+            return self._server.add_insecure_port(address)
+        return self._server.add_secure_port(address, self._certificates.credentials)
 
     def _watch(self) -> None:
         self.metrics.describe(self.deploy, version())

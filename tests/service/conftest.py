@@ -69,6 +69,10 @@ class Served:
     channel: grpc.aio.Channel
     stub: Any
 
+    def again(self, credentials: grpc.ChannelCredentials | None = None) -> grpc.aio.Channel:
+        """Another connection; its user closes it."""
+        return connect(f"127.0.0.1:{self.app.port}", credentials)
+
     def converse(self, **options: Any) -> Caller:
         """A stream; its `call` writes bytes as they are."""
         method = self.channel.stream_stream(
@@ -99,13 +103,25 @@ class Served:
         await self.until(lambda: self.stages.live == 0)
 
 
+def connect(target: str, credentials: grpc.ChannelCredentials | None = None, options: Any = ()) -> grpc.aio.Channel:
+    """A channel with a connection of its own; without credentials it is plaintext."""
+    options = (*options, ("grpc.use_local_subchannel_pool", 1))
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options=options)
+    return grpc.aio.secure_channel(target, credentials, options=options)
+
+
 @pytest.fixture
 async def serve() -> AsyncIterator[Callable[..., Awaitable[Served]]]:
     """Starts a server: `await serve("server.max_live_utterances=1", channel=..., stages=FakeStages(...))`."""
     async with AsyncExitStack() as stack:
 
         async def start(
-            *overrides: str, stages: FakeStages | None = None, channel: Any = (), platform: str = "cpu"
+            *overrides: str,
+            stages: FakeStages | None = None,
+            channel: Any = (),
+            platform: str = "cpu",
+            credentials: grpc.ChannelCredentials | None = None,
         ) -> Served:
             stages = stages or FakeStages()
             app = App(load("demo", platform=platform, overrides=overrides, environment={}), stages=stages)
@@ -113,8 +129,7 @@ async def serve() -> AsyncIterator[Callable[..., Awaitable[Served]]]:
             stack.push_async_callback(app.stop)
             await stack.enter_async_context(app.pipeline)
             stack.push_async_callback(app.stop)
-            line = grpc.aio.insecure_channel(f"127.0.0.1:{app.port}", options=channel)
-            await stack.enter_async_context(line)
+            line = await stack.enter_async_context(connect(f"127.0.0.1:{app.port}", credentials, channel))
             return Served(app, stages, line, speech_pb2_grpc.SpeechServiceStub(line))
 
         yield start

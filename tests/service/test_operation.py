@@ -80,6 +80,15 @@ async def test_reflection_names_the_service(served: Any) -> None:
     call.cancel()
 
 
+async def test_reflection_can_be_off(serve: Callable[..., Awaitable[Any]]) -> None:
+    served = await serve("server.reflection=false")
+    stub = reflection_pb2_grpc.ServerReflectionStub(served.channel)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")])).read()
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert await health(served.channel, SERVICE) == SERVING
+
+
 async def test_before_the_stages_are_ready_everything_is_unavailable() -> None:
     app = App(load("demo", environment={}), stages=FakeStages())
     await app.start()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from talkwire_pipeline import sampling
-from talkwire_pipeline.deploy import platforms, runner
+from talkwire_pipeline.deploy import platforms, runner, security
 from talkwire_pipeline.deploy.check import Path, Problem, problems, refuse
 from talkwire_pipeline.deploy.files import read_chain
 from talkwire_pipeline.deploy.schema import (
@@ -167,7 +167,7 @@ def resolve(profile: str, platform: Platform, tree: Section, warnings: Iterable[
     except InvalidArgumentError as error:
         found.append(Problem(*_geometry_fault(error, origin)))
         geometry = Geometry()
-    refuse([*findings.problems, *found])
+    refuse([*findings.problems, *found, *security.problems(body.server, origin)])
     rough = [f"{origin((*_CODES, 'geometry'))}: {warning}" for warning in _rough(geometry)]
     return Deploy(
         profile=profile,

@@ -13,6 +13,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Amount = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+FilePath = Annotated[str, msgspec.Meta(min_length=1)]
 Platform: TypeAlias = Literal["cuda", "rocm", "npu", "xpu", "musa", "cpu"]
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 Devices: TypeAlias = Literal["auto"] | tuple[Amount, ...]
@@ -192,6 +193,20 @@ class Text(_Section, frozen=True, kw_only=True):
     max_audio_s: Seconds = 3600.0
 
 
+class Tls(_Section, frozen=True, kw_only=True):
+    """TLS of the gRPC port; unset: plain text. Files are PEM, read again when they change (docs/security.md).
+
+    Attributes:
+        certificate: file of the server's certificate, with those that vouch for it behind it.
+        key: file of its private key, without a passphrase.
+        client_ca: file of the certificates that vouch for callers; set: every caller must show one.
+    """
+
+    certificate: FilePath | None = None
+    key: FilePath | None = None
+    client_ca: FilePath | None = None
+
+
 class Server(_Section, frozen=True, kw_only=True):
     """The front end.
 
@@ -210,6 +225,8 @@ class Server(_Section, frozen=True, kw_only=True):
             spread over servers anew; a connection is told to go a little later. Unset: never.
         drain_timeout_s: how long live utterances may still run after SIGTERM.
         metrics_port: HTTP port of `/metrics`; 0: any free one; unset: none.
+        reflection: whether callers may ask for the contract.
+        tls: who can read along, and whose machine may call.
     """
 
     max_live_utterances: Count = 64
@@ -224,6 +241,8 @@ class Server(_Section, frozen=True, kw_only=True):
     max_connection_age_s: Seconds | None = None
     drain_timeout_s: Seconds = 20.0
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    reflection: bool = True
+    tls: Tls = Tls()
 
 
 class Body(_Section, frozen=True, kw_only=True):

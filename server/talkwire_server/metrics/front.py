@@ -87,6 +87,7 @@ class Metrics:
             "continuity", "Utterances with audio, by whether a player was dry for the threshold.", "ok", "threshold_ms"
         )
         self._rpcs = self._counter("rpcs", "RPCs that ended, by method and status code.", "method", "code")
+        self._reread = self._counter("rereads", "Changed files of keys and certificates, by use.", "what", "ok")
         self._rpc_s = self._histogram("rpc_seconds", "Duration of RPCs.", _RPC_S, "method")
         self.live = self._gauge("live_utterances", "Utterances without an end event.")
         self.streams = self._gauge("streams", "Open RPCs that carry utterances.")
@@ -164,6 +165,10 @@ class Metrics:
     def refused(self, reason: str) -> None:
         """A start was refused."""
         self._refused.labels(reason).inc()
+
+    def reread(self, what: str, ok: bool) -> None:
+        """Files that had changed were read again: `ok` where they are in force now."""
+        self._reread.labels(what, str(ok).lower()).inc()
 
     def audio_sent(self, samples: int) -> None:
         """`samples` at 24 kHz were handed to a caller."""
