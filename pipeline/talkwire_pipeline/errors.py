@@ -48,6 +48,18 @@ class FailedPreconditionError(TalkwireError):
     reason = "FAILED_PRECONDITION"
 
 
+class UnauthenticatedError(TalkwireError):
+    """The caller showed no token, or one that is of no use."""
+
+    reason = "UNAUTHENTICATED"
+
+
+class PermissionDeniedError(TalkwireError):
+    """The caller is known and may not do this."""
+
+    reason = "PERMISSION_DENIED"
+
+
 class ResourceExhaustedError(TalkwireError):
     """Full for now; `retry_after_s` says when it is worth trying again."""
 

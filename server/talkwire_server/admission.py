@@ -51,8 +51,11 @@ class Admission:
         self._empty.set()
         self._aborts: set[asyncio.Task[events.Aborted]] = set()
 
-    def open(self, opening: Opening, voice: StreamVoice | None, stream_live: int) -> Utterance:
-        """A new live utterance of a stream that has `stream_live` already; raises the `TalkwireError` of a refusal."""
+    def open(self, opening: Opening, voice: StreamVoice | None, stream_live: int, key: str = "") -> Utterance:
+        """A new live utterance of a stream that has `stream_live` already, for the caller with this key.
+
+        Raises the `TalkwireError` of a refusal.
+        """
         try:
             self._check(stream_live)
             utterance = self.pipeline.open(opening.request, voice)
@@ -62,7 +65,7 @@ class Admission:
         utterance.on_over = lambda event: self.ended(utterance, event)
         self._live[utterance.server_id] = utterance
         self._count()
-        log.info("utterance started", extra={"server_id": utterance.server_id})
+        log.info("utterance started", extra={"server_id": utterance.server_id, "key": key})
         return utterance
 
     def _check(self, stream_live: int) -> None:

@@ -22,7 +22,9 @@ from talkwire_pipeline.stages import Stages
 from talkwire_server.admission import Admission, draining
 from talkwire_server.metrics import Metrics
 from talkwire_server.probes import Probes, port_error
+from talkwire_server.security.interceptor import Guard
 from talkwire_server.security.tls import Certificates
+from talkwire_server.security.tokens import TokenFile
 from talkwire_server.servicer import SERVICE, SpeechServicer
 from talkwire_server.version import version
 from talkwire_server.wire import TRANSPORT_LIMIT_BYTES
@@ -113,7 +115,8 @@ class App:
         self._server = self._build()
 
     def _build(self) -> grpc.aio.Server:
-        server = grpc.aio.server(options=(*OPTIONS, *_age(self.deploy.server)))
+        options = (*OPTIONS, *_age(self.deploy.server))
+        server = grpc.aio.server(options=options, interceptors=[self._guard()])
         server.add_generic_rpc_handlers((SpeechServicer(self.admission, version()).handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if self.deploy.server.reflection:
@@ -137,6 +140,11 @@ class App:
         self.pipeline.on_ready_change = self._ready_changed
         await self._report()
         await self._server.start()
+
+    def _guard(self) -> Guard:
+        auth = self.deploy.server.auth
+        tokens = TokenFile(auth.tokens_file, partial(self.metrics.reread, "tokens")) if auth.tokens_file else None
+        return Guard(tokens, auth.open_health, self.metrics)
 
     def _open_port(self, address: str) -> int:
         if self._certificates is None:

@@ -1,4 +1,4 @@
-"""`talkwire-server`: serve, speak a file of texts offline, show the resolved deployment."""
+"""`talkwire-server`: serve, speak a file of texts offline, show the resolved deployment, make tokens."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from talkwire_pipeline.deploy.schema import Platform
 from talkwire_pipeline.deploy.show import difference, render
 from talkwire_pipeline.errors import DeployError, InvalidArgumentError, TalkwireError
 from talkwire_server import logs
+from talkwire_server.security.tokens import line_of, new_token
 from talkwire_server.version import version
 
 log = logging.getLogger(__name__)
@@ -29,9 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code."""
     options = _parser().parse_args(arguments)
     logs.setup(options.log_level, options.log_format)
-    command: Callable[[argparse.Namespace, Deploy], int] = options.command
+    command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options, _load(options, options.profile))
+        return command(options)
     except TalkwireError as error:
         print(f"talkwire-server: {error.message}", file=sys.stderr)
         usage = isinstance(error, DeployError | InvalidArgumentError) or error.reason == "PORT_IN_USE"
@@ -58,7 +59,16 @@ def _parser() -> argparse.ArgumentParser:
     what = config.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="only say what is wrong, with exit code 2, and warnings")
     what.add_argument("--diff", metavar="PROFILE", help="print what is not the same in this deploy file or profile")
+    _token_command(commands)
     return parser
+
+
+def _token_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    does = "make a token: prints it, and its line of server.auth.tokens_file"
+    token = commands.add_parser("token", help=does, description=does)
+    token.add_argument("name", metavar="NAME", help="of the key: in logs and limits")
+    token.add_argument("--methods", default="", metavar="METHOD,METHOD", help="what it may call (default: everything)")
+    token.set_defaults(command=_token, log_level="warning", log_format="text")
 
 
 def _command(
@@ -77,7 +87,7 @@ def _command(
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=example)
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-format", default="text", choices=("text", "json"))
-    parser.set_defaults(command=run)
+    parser.set_defaults(command=lambda options: run(options, _load(options, options.profile)))
     return parser
 
 
@@ -141,6 +151,14 @@ def _config(options: argparse.Namespace, deploy: Deploy) -> int:
         print(difference(deploy, _load(options, options.diff)), end="")
     else:
         print(render(deploy), end="")
+    return 0
+
+
+def _token(options: argparse.Namespace) -> int:
+    token = new_token()
+    line = line_of(options.name, token, options.methods.split(",") if options.methods else ())
+    print(f"{token}\n{line}")
+    print("the first line is the caller's, and nobody can find it again; the second is the server's", file=sys.stderr)
     return 0
 
 

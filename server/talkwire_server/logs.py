@@ -8,7 +8,7 @@ import sys
 from typing import Literal, TextIO
 
 LogFormat = Literal["text", "json"]
-_FIELDS = ("server_id", "stage")
+_FIELDS = ("server_id", "stage", "key")
 """What a record may carry through `extra=` beside its message."""
 
 

@@ -19,6 +19,7 @@ from talkwire_server import requests, responses
 from talkwire_server.admission import Admission
 from talkwire_server.errors import internal_error, refuse, to_status
 from talkwire_server.live import Outgoing
+from talkwire_server.security.caller import caller
 from talkwire_server.session import Session
 from talkwire_server.wire import Malformed, parser
 
@@ -100,7 +101,7 @@ class SpeechServicer:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
-        session = Session(self._admission)
+        session = Session(self._admission, caller.get())
         try:
             yield session
         finally:

@@ -38,9 +38,14 @@ REMEMBERED_IDS = 1024
 
 
 class Session:
-    """The utterances of one stream. Its owner closes it."""
+    """The utterances of one stream. Its owner closes it.
 
-    def __init__(self, admission: Admission) -> None:
+    Attributes:
+        key: name of the key that opened it; empty: nobody needs one.
+    """
+
+    def __init__(self, admission: Admission, key: str = "") -> None:
+        self.key = key
         self._admission = admission
         self._voice = admission.pipeline.stream_voice()
         self._idle_s = admission.limits.idle_timeout_s
@@ -134,7 +139,7 @@ class Session:
                 raise aged()
             deploy = self._admission.pipeline.deploy
             opening = requests.opening(start, deploy.geometry, deploy.runner.model_runner)
-            utterance = self._admission.open(opening, self._voice, len(self._live))
+            utterance = self._admission.open(opening, self._voice, len(self._live), self.key)
         except TalkwireError as error:
             self._reply(utterance_id, "failed", error)
             self._over.append(utterance_id)

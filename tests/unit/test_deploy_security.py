@@ -25,6 +25,14 @@ def test_what_does_not_go_together_is_refused(overrides: list[str], words: str) 
         load("demo", overrides=[f"server.{each}" for each in overrides], environment={})
 
 
+def test_tokens_in_plain_text_are_warned_of() -> None:
+    tokens, tls = ["server.auth.tokens_file=a"], ["server.tls.certificate=b", "server.tls.key=c"]
+    (warning,) = load("demo", overrides=tokens, environment={}).warnings
+    assert warning.startswith("--set server.auth.tokens_file=a: server.auth: tokens come in plain text")
+    assert not load("demo", overrides=[*tokens, *tls], environment={}).warnings
+    assert not load("demo", environment={}).warnings
+
+
 def test_files_are_named_in_the_environment_too() -> None:
     environment = {"TALKWIRE_SERVER__TLS__CERTIFICATE": "a.pem", "TALKWIRE_SERVER__TLS__KEY": "a.key"}
     deploy = load("demo", environment=environment)

@@ -29,6 +29,8 @@ def unpack(status: status_pb2.Status, kind: type[Message]) -> list[Message]:
         (errors.NotFoundError("no", reason="UNKNOWN_VOICE"), grpc.StatusCode.NOT_FOUND, "UNKNOWN_VOICE"),
         (errors.AlreadyExistsError("twice"), grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS"),
         (errors.FailedPreconditionError("not now"), grpc.StatusCode.FAILED_PRECONDITION, "FAILED_PRECONDITION"),
+        (errors.UnauthenticatedError("who"), grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
+        (errors.PermissionDeniedError("no"), grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED"),
         (errors.ResourceExhaustedError("full"), grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
         (errors.UnavailableError("down"), grpc.StatusCode.UNAVAILABLE, "STAGE_DOWN"),
         (errors.TimedOutError("late"), grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),

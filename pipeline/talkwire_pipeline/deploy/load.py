@@ -180,7 +180,7 @@ def resolve(profile: str, platform: Platform, tree: Section, warnings: Iterable[
         text=body.text,
         server=body.server,
         provenance={".".join(path): str(leaf.origin) for path, leaf in tree.leaves()},
-        warnings=(*warnings, *findings.warnings, *rough),
+        warnings=(*warnings, *findings.warnings, *rough, *security.warnings(body.server, origin)),
     )
 
 

@@ -207,6 +207,18 @@ class Tls(_Section, frozen=True, kw_only=True):
     client_ca: FilePath | None = None
 
 
+class Auth(_Section, frozen=True, kw_only=True):
+    """Who may call; nothing set: anyone (docs/security.md).
+
+    Attributes:
+        tokens_file: lines of `name sha256 [method,method...]`, read again when they change.
+        open_health: the health service answers without a token.
+    """
+
+    tokens_file: FilePath | None = None
+    open_health: bool = True
+
+
 class Server(_Section, frozen=True, kw_only=True):
     """The front end.
 
@@ -227,6 +239,7 @@ class Server(_Section, frozen=True, kw_only=True):
         metrics_port: HTTP port of `/metrics`; 0: any free one; unset: none.
         reflection: whether callers may ask for the contract.
         tls: who can read along, and whose machine may call.
+        auth: who may call.
     """
 
     max_live_utterances: Count = 64
@@ -243,6 +256,7 @@ class Server(_Section, frozen=True, kw_only=True):
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
     reflection: bool = True
     tls: Tls = Tls()
+    auth: Auth = Auth()
 
 
 class Body(_Section, frozen=True, kw_only=True):
