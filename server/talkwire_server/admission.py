@@ -14,6 +14,7 @@ from talkwire_pipeline.pipeline import Pipeline
 from talkwire_pipeline.utterance import Utterance
 from talkwire_pipeline.voice import StreamVoice
 from talkwire_server.metrics import Metrics
+from talkwire_server.quotas import Ledger
 from talkwire_server.requests import Opening
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Admission:
         metrics: where refusals and ends are counted.
         draining: no utterance is let in any more.
         streams: open streams.
+        ledger: what each key uses.
     """
 
     def __init__(self, pipeline: Pipeline, limits: Server, metrics: Metrics) -> None:
@@ -46,7 +48,9 @@ class Admission:
         self.metrics = metrics
         self.draining = False
         self.streams: set[Stream] = set()
+        self.ledger = Ledger(limits.quotas)
         self._live: dict[str, Utterance] = {}
+        self._keys: dict[str, str] = {}
         self._empty = asyncio.Event()
         self._empty.set()
         self._aborts: set[asyncio.Task[events.Aborted]] = set()
@@ -57,8 +61,7 @@ class Admission:
         Raises the `TalkwireError` of a refusal.
         """
         try:
-            self._check(stream_live)
-            utterance = self.pipeline.open(opening.request, voice)
+            utterance = self._admit(opening, voice, stream_live, key)
         except TalkwireError as error:
             self.metrics.refused(error.reason)
             raise
@@ -67,6 +70,24 @@ class Admission:
         self._count()
         log.info("utterance started", extra={"server_id": utterance.server_id, "key": key})
         return utterance
+
+    def _admit(self, opening: Opening, voice: StreamVoice | None, stream_live: int, key: str) -> Utterance:
+        self._check(stream_live)
+        self.ledger.enter(key)
+        try:
+            utterance = self.pipeline.open(opening.request, voice)
+        except BaseException:
+            self.ledger.leave(key)
+            raise
+        self._keys[utterance.server_id] = key
+        return utterance
+
+    def push(self, utterance: Utterance, text: str) -> None:
+        """More text for a live utterance. Raises what it raises, and what the quota of its key has against it."""
+        key = self._keys.get(utterance.server_id, "")
+        self.ledger.check(key, len(text))
+        utterance.push(text)
+        self.ledger.spend(key, len(text))
 
     def _check(self, stream_live: int) -> None:
         if self.draining:
@@ -89,6 +110,7 @@ class Admission:
         """
         if self._live.pop(utterance.server_id, None) is None:
             return
+        self.ledger.leave(self._keys.pop(utterance.server_id))
         self.metrics.ended(event, utterance.statistics)
         self._count()
         log.info("utterance ended: %s", _describe(event), extra={"server_id": utterance.server_id})

@@ -75,7 +75,7 @@ class LiveUtterance:
         """More text. Raises `FailedPreconditionError` behind the end of the text."""
         if self.text_over:
             raise FailedPreconditionError("text: this utterance's end has come before it", reason="TEXT_AFTER_END")
-        self.utterance.push(text)
+        self._admission.push(self.utterance, text)
 
     def flush(self) -> None:
         """Speaks what is there. Raises `FailedPreconditionError` behind the end of the text."""

@@ -279,10 +279,10 @@ async def test_stages_killed_again_and_again_under_load_come_back_each_time(serv
     await fill(server.target)
     await server.until_idle()
     held, clock = server.held(), asyncio.get_running_loop().time
-    async with watching(server.target) as health, SpeechClient(server.target) as client:
+    async with SpeechClient(server.target) as client:
         for stage in ("talker", "codec") * KILLS:
-            await health.becomes(SERVING)
-            async with client.converse() as stream:
+            async with watching(server.target) as health, client.converse() as stream:
+                await health.becomes(SERVING)
                 utterances = [await start(stream) for _ in range(SLOTS)]
                 await heard(utterances[0])
                 os.kill(server.pid_of(stage), signal.SIGKILL)
@@ -290,8 +290,8 @@ async def test_stages_killed_again_and_again_under_load_come_back_each_time(serv
                 ends = await asyncio.gather(*map(rest, utterances), return_exceptions=True)
                 assert clock() - killed < 2.0
                 assert [type(end) for end in ends] == [Unavailable] * SLOTS
-            await health.becomes(NOT_SERVING)
-        await health.becomes(SERVING)
+                await health.becomes(NOT_SERVING)
+                await health.becomes(SERVING)
     await fill(server.target)
     await server.until_idle()
     await until_equal(lambda: server.held().beyond(held), {})

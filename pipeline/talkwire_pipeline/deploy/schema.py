@@ -219,6 +219,30 @@ class Auth(_Section, frozen=True, kw_only=True):
     open_health: bool = True
 
 
+class Quota(_Section, frozen=True, kw_only=True):
+    """What a key may have; unset: no limit.
+
+    Attributes:
+        live_utterances: at the same time.
+        characters_per_minute: of text; they come back evenly.
+    """
+
+    live_utterances: Count | None = None
+    characters_per_minute: Count | None = None
+
+
+class Quotas(_Section, frozen=True, kw_only=True):
+    """What callers may have, by the name of their key (docs/security.md).
+
+    Attributes:
+        default: of a key that is not named; callers without a key share one.
+        keys: of those that are, whole: nothing of `default` applies to them.
+    """
+
+    default: Quota = Quota()
+    keys: dict[str, Quota] = {}
+
+
 class Server(_Section, frozen=True, kw_only=True):
     """The front end.
 
@@ -240,6 +264,7 @@ class Server(_Section, frozen=True, kw_only=True):
         reflection: whether callers may ask for the contract.
         tls: who can read along, and whose machine may call.
         auth: who may call.
+        quotas: what each key may have.
     """
 
     max_live_utterances: Count = 64
@@ -257,6 +282,7 @@ class Server(_Section, frozen=True, kw_only=True):
     reflection: bool = True
     tls: Tls = Tls()
     auth: Auth = Auth()
+    quotas: Quotas = Quotas()
 
 
 class Body(_Section, frozen=True, kw_only=True):
