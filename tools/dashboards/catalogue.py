@@ -1,0 +1,59 @@
+"""The metrics that expressions may name. A name that nobody declares is an error, not an empty panel."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+from tools.dashboards.metric import Metric
+
+_NAME = r"(?:talkwire|process)_[a-z0-9_]+"
+NAMES = re.compile(rf"(?<![\w:]){_NAME}")
+"""Metrics in an expression; recorded series, which have a colon, are not among them."""
+_RECORDED = re.compile(r"talkwire:[a-zA-Z0-9_:]+")
+
+
+class UnknownMetricError(ValueError):
+    """An expression names what nobody declares."""
+
+
+class Catalogue:
+    """Metrics by name.
+
+    Args:
+        declared: what the server has.
+        wanted: what is used and may not be there yet; `declared` goes before it.
+        recorded: names of recorded series.
+    """
+
+    def __init__(
+        self, declared: Mapping[str, Metric], wanted: Iterable[Metric] = (), recorded: Iterable[str] = ()
+    ) -> None:
+        self.declared = declared
+        self._metrics = {metric.name: metric for metric in wanted} | dict(declared)
+        self._by_series = {series: metric for metric in self._metrics.values() for series in metric.series}
+        self._recorded = frozenset(recorded)
+
+    def __getitem__(self, name: str) -> Metric:
+        """The metric with this name (as `Metric.name`). Raises `UnknownMetricError`."""
+        if name not in self._metrics:
+            raise UnknownMetricError(self._unknown(name, self._metrics))
+        return self._metrics[name]
+
+    def used(self, expression: str) -> list[Metric]:
+        """The metrics that a PromQL expression names, in order. Raises `UnknownMetricError`."""
+        for name in _RECORDED.findall(expression):
+            if name not in self._recorded:
+                raise UnknownMetricError(self._unknown(name, self._recorded))
+        return [self._of_series(name) for name in NAMES.findall(expression)]
+
+    def _of_series(self, name: str) -> Metric:
+        if name not in self._by_series:
+            raise UnknownMetricError(self._unknown(name, self._by_series))
+        return self._by_series[name]
+
+    @staticmethod
+    def _unknown(name: str, known: Iterable[str]) -> str:
+        near = difflib.get_close_matches(name, list(known), n=1)
+        return f"{name}: no such metric" + (f"; did you mean {near[0]}?" if near else "")
