@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -286,6 +287,15 @@ def samples(case: Case) -> Iterator[dict[str, object]]:
         yield {"labels": "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}", "value": 1}
 
 
+def write(case: Case, kind: str, test: dict[str, object], folder: Path) -> Path:
+    """A test file of promtool."""
+    series = [{"series": name, "values": values} for name, values in case.series.items()]
+    tests = [{"interval": "1m", "input_series": series, kind: [test]}]
+    path = folder / "case.yml"
+    path.write_text(yaml.safe_dump(ORDER | {"evaluation_interval": case.every, "tests": tests}))
+    return path
+
+
 def test_the_rule_files_are_valid() -> None:
     assert "SUCCESS" in prometheus.promtool("check", "rules", *FILES)
 
@@ -293,11 +303,19 @@ def test_the_rule_files_are_valid() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.about}: {case.name}")
 def test_what_fires_and_what_does_not(case: Case, tmp_path: Path) -> None:
     expected = {"expr": FIRING, "eval_time": case.at, "exp_samples": list(samples(case))}
-    series = [{"series": name, "values": values} for name, values in case.series.items()]
-    test = {"interval": "1m", "input_series": series, "promql_expr_test": [expected]}
-    path = tmp_path / "case.yml"
-    path.write_text(yaml.safe_dump(ORDER | {"evaluation_interval": case.every, "tests": [test]}))
-    assert "SUCCESS" in prometheus.promtool("test", "rules", path)
+    assert "SUCCESS" in prometheus.promtool("test", "rules", write(case, "promql_expr_test", expected, tmp_path))
+
+
+@pytest.mark.parametrize("name", sorted({alert.name for alert in alerts()}))
+def test_what_people_are_told_is_whole(name: str, tmp_path: Path) -> None:
+    """Nothing is expected, so promtool prints what it got."""
+    case = next(case for case in CASES if case.about == name and case.firing)
+    asked = {"alertname": name, "eval_time": case.at, "exp_alerts": []}
+    with pytest.raises(RuntimeError) as caught:
+        prometheus.promtool("test", "rules", write(case, "alert_rule_test", asked, tmp_path))
+    (told,) = re.findall(r"got:(.*)", str(caught.value), re.DOTALL)
+    assert f'runbook="docs/runbooks/{name}.md"' in told
+    assert not re.search(r"<error|<no value>|\{\{| of  | of is |: burns| {2}", re.sub(r"\s*\n\s*", "", told)), told
 
 
 def test_every_alert_has_been_seen_to_fire_and_to_stay_silent() -> None:
