@@ -12,6 +12,7 @@ from talkwire_pipeline.deploy.schema import Body
 from tools.dashboards.alerts import alerts
 from tools.dashboards.boards import boards
 from tools.dashboards.known import catalogue
+from tools.dashboards.slo import BURNS, GAP_LIMIT_MS, MIN_EVENTS, SLOS, TTFA_LIMIT_S
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "runbooks").iterdir())
@@ -45,3 +46,17 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     assert set(re.findall(r"`([A-Z][a-z]+(?: [a-z]+)*)`", text)) <= titles
     assert set(re.findall(r"`((?:server|stages|text)\.[\w.]+)`", text)) - {"text.cap"} <= keys(Body())
     assert all((page.parent / link).exists() for link in re.findall(r"\]\(([^)]+)\)", text))
+
+
+def test_the_docs_list_every_alert_and_promise() -> None:
+    page = (ROOT / "docs" / "dashboards.md").read_text()
+    listed = dict(re.findall(r"^\| \[(\w+)\]\(runbooks/\1\.md\) \| ([a-z ]+) \|", page, re.MULTILINE))
+    burning = {slo.alert for slo in SLOS}
+    assert listed == {alert.name: "by burn" if alert.name in burning else alert.severity for alert in alerts()}
+    for burn in BURNS:
+        assert re.search(rf"^\| {burn.factor:g}x \| .* \| {burn.severity} \|$", page, re.MULTILINE)
+    for slo in SLOS:
+        assert f"| {slo.objective * 100:g} % |" in page
+    assert f"within {TTFA_LIMIT_S} s" in page
+    assert f"more than {GAP_LIMIT_MS} ms" in page
+    assert f"fewer than {MIN_EVENTS} utterances" in page
