@@ -12,7 +12,7 @@ from talkwire_pipeline.errors import ResourceExhaustedError
 from talkwire_pipeline.histogram import COUNTS, Histogram
 from talkwire_pipeline.messages import StageName
 from talkwire_pipeline.player import Player
-from talkwire_pipeline.procfs import cpu_s, resident_bytes
+from talkwire_pipeline.procfs import cpu_s, resident_bytes, shared_memory_bytes
 from talkwire_pipeline.stages import StageHealth, StageState
 from talkwire_server.metrics import Metrics
 from talkwire_server.metrics.stages import EDGES, StageCollector
@@ -109,6 +109,17 @@ def test_a_process_that_is_gone_has_no_figures() -> None:
     assert resident_bytes(GONE) is cpu_s(GONE) is resident_bytes(0) is None
     assert (resident_bytes(os.getpid()) or 0) > 1 << 20
     assert (cpu_s(os.getpid()) or 0) > 0
+
+
+def test_shared_memory_is_that_of_this_process_and_counted_once() -> None:
+    before = shared_memory_bytes()
+    memory = os.memfd_create("mine")
+    again = os.dup(memory)
+    os.ftruncate(memory, 12_345)
+    assert shared_memory_bytes() == before + 12_345
+    os.close(memory)
+    os.close(again)
+    assert shared_memory_bytes() == before
 
 
 # ---- how utterances ended

@@ -22,6 +22,7 @@ from talkwire_pipeline.deploy import Deploy
 from talkwire_pipeline.deploy.show import features
 from talkwire_pipeline.geometry import SAMPLE_RATE_HZ
 from talkwire_pipeline.pipeline import Pipeline
+from talkwire_pipeline.procfs import shared_memory_bytes
 from talkwire_server.metrics.stages import StageCollector
 
 if TYPE_CHECKING:
@@ -44,7 +45,13 @@ _GEOMETRY_PARTS = {
     "right_holdback": "holdback",
     "initial_right_holdback": "initial_holdback",
 }
+# What is known is there with 0 from the start: of a series that begins with 1, Prometheus does not see the first event.
 _ENDS = (*get_args(events.FinishReason), "aborted", "failed", "disconnected")
+_REFUSALS = (
+    *("LIVE_UTTERANCES", "STREAM_UTTERANCES", "QUEUE_FULL", "QUOTA", "STAGE_DOWN", "DRAINING", "STREAM_AGE"),
+    *("INVALID_ARGUMENT", "VOICE_NOT_FOUND", "TOKEN_MISSING", "TOKEN_UNKNOWN", "METHOD_NOT_ALLOWED"),
+)
+_FAILURES = ("SLOW_READER", "DEADLINE_EXCEEDED", "STAGE_DOWN", "INTERNAL", "INVALID_ARGUMENT", "DRAINING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +98,9 @@ class Metrics:
         self._rpc_s = self._histogram("rpc_seconds", "Duration of RPCs.", _RPC_S, "method")
         self.live = self._gauge("live_utterances", "Utterances without an end event.")
         self.streams = self._gauge("streams", "Open RPCs that carry utterances.")
-        for end in _ENDS:
-            self._ended.labels(end)
+        for counter, reasons in ((self._ended, _ENDS), (self._refused, _REFUSALS), (self._failed, _FAILURES)):
+            for reason in reasons:
+                counter.labels(reason)
         for threshold_ms in CONTINUITY_MS:
             for ok in ("true", "false"):
                 self._continuous.labels(ok, threshold_ms)
@@ -158,6 +166,8 @@ class Metrics:
         capacity.labels("queued_segments").set(limits.max_queued_segments)
         capacity.labels("talker_slots").set(stages.talker.max_num_seqs)
         capacity.labels("codec_slots").set(stages.codec.max_num_seqs)
+        shared = self._gauge("shared_memory_bytes", "Size of the shared memory that the server has open.")
+        shared.set_function(shared_memory_bytes)
         stages_say = StageCollector(pipeline)
         self.registry.register(stages_say)
         self._families.append(stages_say)
