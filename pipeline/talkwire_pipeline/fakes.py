@@ -328,7 +328,9 @@ class FakeStages:
         generation.ready = min(generation.frames, generation.ready + generation.chunk_frames)
         if generation.ready == generation.frames and generation.fails_in != "talker":
             codes = generation.voice.codes(generation.frames)
-            done = TalkerDone(generation=number, reason=generation.reason, rows=generation.rows, codes=codes)
+            done = TalkerDone(
+                generation=number, reason=generation.reason, rows=generation.rows, first_row_ns=1, codes=codes
+            )
             self._leave(number, "talker")
             self._say("talker", done)
         return True

@@ -190,12 +190,14 @@ class TalkerDone(Message, frozen=True, kw_only=True):
     Attributes:
         reason: why they ended.
         rows: how many there were.
+        first_row_ns: when the first one was made, by `monotonic_ns`; 0: there was none.
         codes: [frames, 8] int16, undelayed: the frames, fit to be a reference.
     """
 
     kind: ClassVar[int] = 35
     reason: EndReason
     rows: int
+    first_row_ns: int = 0
     codes: Codes
 
 

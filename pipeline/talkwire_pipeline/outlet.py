@@ -145,7 +145,7 @@ def too_late(limit_s: float | None) -> TimedOutError:
 async def listen(utterance: Utterance) -> AsyncIterator[Event]:
     """All events of an utterance up to its end event, with their credit; leaving early aborts it."""
     ready = asyncio.Event()
-    utterance.on_event = ready.set
+    utterance.outlet.on_event = ready.set
     ended = False
     try:
         while not ended:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from talkwire_pipeline.events import Statistics
 from talkwire_pipeline.geometry import SAMPLE_RATE_HZ
 
+Moment = Literal["first_text", "slot", "first_row", "first_audio"]
+"""What an utterance comes by, in this order; the first row is heard of when all rows of its segment are made."""
+
 
 class Stopwatch:
-    """Notes when things happened; `clock` gives seconds."""
+    """Notes when things happened; `clock` gives seconds.
+
+    Attributes:
+        on_moment: told of each `Moment`, once, with its time by `monotonic_ns`.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self.on_moment: Callable[[Moment, int], None] = lambda moment, at_ns: None
         self._text_at: float | None = None
         self._first_audio_at: float | None = None
         self._last_audio_at = 0.0
         self._first_samples = 0
         self._queue_wait_s: float | None = None
+        self._rows = False
         self._longest_gap_s = 0.0
         self._underrun_s = 0.0
         self._longest_underrun_s = 0.0
@@ -28,12 +38,20 @@ class Stopwatch:
         first = self._text_at is None
         if first:
             self._text_at = self._clock()
+            self.on_moment("first_text", time.monotonic_ns())
         return first
 
     def open(self, waited_s: float) -> None:
         """A segment was opened that had waited so long for a slot."""
         if self._queue_wait_s is None:
             self._queue_wait_s = waited_s
+            self.on_moment("slot", time.monotonic_ns())
+
+    def row(self, at_ns: int) -> None:
+        """A segment's first row was made then."""
+        if not self._rows:
+            self._rows = True
+            self.on_moment("first_row", at_ns)
 
     def generate(self, late_s: float) -> None:
         """Audio came from the codec; a player without a buffer had been dry for so long."""
@@ -49,6 +67,7 @@ class Stopwatch:
         if self._first_audio_at is None:
             self._first_audio_at = self._clock()
             self._first_samples = samples
+            self.on_moment("first_audio", time.monotonic_ns())
 
     def statistics(self, sample_count: int, segment_count: int, character_count: int) -> Statistics:
         """The figures of an utterance that is over.

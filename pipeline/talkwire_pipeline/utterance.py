@@ -47,8 +47,8 @@ RELEASE_TIMEOUT_S = 1.0
 class Utterance:
     """One piece of speech. Made by `Pipeline.open`.
 
-    A caller pushes text and takes events, either by `take` and `on_event` or by `async for`, which also gives the
-    credit. It is over with its end event; one that is dropped before must be aborted.
+    A caller pushes text and takes events, either by `take` and `outlet.on_event` or by `async for`, which also gives
+    the credit. It is over with its end event; one that is dropped before must be aborted.
 
     Attributes:
         server_id: 32 hexadecimal digits, random.
@@ -56,6 +56,7 @@ class Utterance:
         sampling: the values in force, the seed included.
         geometry: the shape in force.
         running: whether a segment has been opened.
+        outlet: what waits to be taken; its `on_event` is called whenever `take` may have something.
         on_over: called with the end event when there is one; it may not have been taken yet.
     """
 
@@ -92,9 +93,9 @@ class Utterance:
         self._muted = False
         self._end: Event | None = None
         self._abort: asyncio.Task[Aborted] | None = None
-        self._outlet = Outlet()
+        self.outlet = Outlet()
         self._timers = Timers()
-        self._outlet.emit(Started(server_id, sampling.seed, geometry, host.deploy.runner.model_runner))
+        self.outlet.emit(Started(server_id, sampling.seed, geometry, host.deploy.runner.model_runner))
         limit_s = request.timeout_s or host.deploy.server.utterance_timeout_s
         self._timers.set("timeout_s", limit_s, lambda: self._time_out("timeout_s", limit_s))
 
@@ -117,7 +118,7 @@ class Utterance:
 
     def _hear(self) -> None:
         """Speakable text came."""
-        if self._outlet.watch.hear() and (limit_s := self.request.first_audio_timeout_s) is not None:
+        if self.outlet.watch.hear() and (limit_s := self.request.first_audio_timeout_s) is not None:
             self._timers.set("first_audio", limit_s, lambda: self._time_out("first_audio_timeout_s", limit_s))
 
     def flush(self) -> None:
@@ -149,30 +150,21 @@ class Utterance:
         Idempotent; an utterance that is over stays as it is, and the answer is what it would have been.
         """
         if self._abort is None:
-            played = self._outlet.played(played_samples)
+            played = self.outlet.played(played_samples)
             generations = self._mute()
             self._abort = asyncio.get_running_loop().create_task(self._finish_abort(played, generations))
         return self._abort
 
     # ---- the caller's side: events out
 
-    @property
-    def on_event(self) -> Callable[[], None]:
-        """Called whenever `take` may have something."""
-        return self._outlet.on_event
-
-    @on_event.setter
-    def on_event(self, call: Callable[[], None]) -> None:
-        self._outlet.on_event = call
-
     def take(self) -> Event | None:
         """The next event; None: there is none now.
 
         `Finished` (`Failed` where nothing was spoken) is made when it is taken: until then an abort is in time.
         """
-        if not self._outlet and self._complete and not self._muted:
+        if not self.outlet and self._complete and not self._muted:
             self._finish()
-        event = self._outlet.take()
+        event = self.outlet.take()
         if isinstance(event, Audio):
             self._timers.cancel("first_audio")
         elif isinstance(event, Flushed):
@@ -181,7 +173,7 @@ class Utterance:
 
     def credit(self, samples: int) -> None:
         """The caller is done with so many samples of the audio it took: as much more may be decoded."""
-        for generation, paid in self._outlet.credit(samples):
+        for generation, paid in self.outlet.credit(samples):
             self._host.credit(generation, paid)
         self._timers.cancel("reader")
         self._watch_reader()
@@ -189,7 +181,7 @@ class Utterance:
 
     def _watch_reader(self) -> None:
         """A caller that has audio to take must take some of it now and then."""
-        if self._outlet.owed and not self._muted and "reader" not in self._timers:
+        if self.outlet.owed and not self._muted and "reader" not in self._timers:
             limit_s = self._host.deploy.server.slow_reader_timeout_s
             self._timers.set("reader", limit_s, lambda: self.fail(slow_reader(limit_s)))
 
@@ -215,7 +207,7 @@ class Utterance:
         """Lets the next segment wait for a slot, if the one before has left the talker and the caller keeps up."""
         if self._muted or (self._parts and self._parts[-1].samples is None):
             return
-        if self._outlet.player.outstanding > self._host.credit_samples // 2:
+        if self.outlet.player.outstanding > self._host.credit_samples // 2:
             return
         while self._segments:
             segment = self._segments.popleft()
@@ -238,7 +230,7 @@ class Utterance:
     def dry_ns(self) -> int:
         """When the player runs dry without the next segment; 0: nothing is playing."""
         coming = sum(part.coming for part in self._parts)
-        return self._outlet.player.dry_ns(time.monotonic_ns(), coming)
+        return self.outlet.player.dry_ns(time.monotonic_ns(), coming)
 
     def open_generation(self, generation: Generation) -> bool:
         """A slot is free for it. False: it needs none, since it is silent, or could not be opened and has failed."""
@@ -254,7 +246,7 @@ class Utterance:
             return False
         if opened:
             self.running = True
-            self._outlet.watch.open((generation.opened_ns - generation.queued_ns) / 1e9)
+            self.outlet.watch.open((generation.opened_ns - generation.queued_ns) / 1e9)
         else:
             self._place(generation, 0)
             generation.codec_over = True
@@ -273,6 +265,7 @@ class Utterance:
         """All rows of a segment are made: its place in the audio is known, and the next one may follow."""
         if self._muted:
             return
+        self.outlet.watch.row(message.first_row_ns)
         if message.reason == "eos":
             self._voice.spoken(self._continuity, message.codes, generation.body.text)
         elif message.reason != "abort":
@@ -280,7 +273,7 @@ class Utterance:
         span = self._place(generation, len(message.codes))
         words = word_spans(generation.segment, generation.body, span.start_sample, span.end_sample)
         self._text.words.extend(words)
-        self._outlet.emit(Timing((span, *words)))
+        self.outlet.emit(Timing((span, *words)))
         self._check_length()
         self._advance()
         self._settle()
@@ -305,7 +298,7 @@ class Utterance:
         self._generated += len(samples)
         if self._muted:
             return
-        self._outlet.arrive(generation, len(samples))
+        self.outlet.arrive(generation, len(samples))
         self._watch_reader()
         generation.audio.append(samples)
         self._settle()
@@ -325,18 +318,18 @@ class Utterance:
                 break
             part = self._parts[0]
             while part.audio:
-                self._outlet.emit_audio(part, part.audio.popleft())
+                self.outlet.emit_audio(part, part.audio.popleft())
             if not part.over:
                 return
             self._parts.popleft()
         if self._text_over and not self._segments:
             self._complete = True
-            self._outlet.on_event()
+            self.outlet.on_event()
 
     def _answer_flushes(self) -> None:
         done = self._cut - len(self._segments) - len(self._parts)
         for cut in self._flushes.due(done):
-            self._outlet.emit(Flushed(cut, self._outlet.emitted))
+            self.outlet.emit(Flushed(cut, self.outlet.emitted))
 
     # ---- ends
 
@@ -349,7 +342,7 @@ class Utterance:
     @property
     def statistics(self) -> Statistics:
         """What it took, as far as it has come."""
-        return self._outlet.watch.statistics(self._outlet.emitted, self._spoken, self._text.length)
+        return self.outlet.watch.statistics(self.outlet.emitted, self._spoken, self._text.length)
 
     def fail(self, error: TalkwireError) -> None:
         """Ends it with an error; a no-op for one that is over. What it holds is let go behind the answer."""
@@ -362,7 +355,7 @@ class Utterance:
         self._end = event
         self._muted = True
         self._timers.cancel_all()
-        self._outlet.emit(event)
+        self.outlet.emit(event)
         self._host.left(self)
         self.on_over(event)
 
@@ -373,7 +366,7 @@ class Utterance:
         self._muted = True
         self._timers.cancel_all()
         self._segments.clear()
-        self._outlet.drop()
+        self.outlet.drop()
         return [part for part in self._parts if self._host.abort(part)]
 
     async def _finish_abort(self, played: int, generations: list[Generation]) -> Aborted:

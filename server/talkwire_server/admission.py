@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 from talkwire_pipeline import events
 from talkwire_pipeline.deploy.schema import Server
@@ -16,6 +16,7 @@ from talkwire_pipeline.voice import StreamVoice
 from talkwire_server.metrics import Metrics
 from talkwire_server.quotas import Ledger
 from talkwire_server.requests import Opening
+from talkwire_server.tracing import NoTracing, Span, Tracing
 
 log = logging.getLogger(__name__)
 
@@ -37,25 +38,30 @@ class Admission:
         pipeline: what speaks.
         limits: the deployment's.
         metrics: where refusals and ends are counted.
+        tracing: what begins the spans.
         draining: no utterance is let in any more.
         streams: open streams.
         ledger: what each key uses.
     """
 
-    def __init__(self, pipeline: Pipeline, limits: Server, metrics: Metrics) -> None:
+    def __init__(self, pipeline: Pipeline, limits: Server, metrics: Metrics, tracing: Tracing | None = None) -> None:
         self.pipeline = pipeline
         self.limits = limits
         self.metrics = metrics
+        self.tracing = tracing or NoTracing()
         self.draining = False
         self.streams: set[Stream] = set()
         self.ledger = Ledger(limits.quotas)
         self._live: dict[str, Utterance] = {}
         self._keys: dict[str, str] = {}
+        self._spans: dict[str, Span] = {}
         self._empty = asyncio.Event()
         self._empty.set()
         self._aborts: set[asyncio.Task[events.Aborted]] = set()
 
-    def open(self, opening: Opening, voice: StreamVoice | None, stream_live: int, key: str = "") -> Utterance:
+    def open(
+        self, opening: Opening, voice: StreamVoice | None, stream_live: int, key: str = "", trace: Any = None
+    ) -> Utterance:
         """A new live utterance of a stream that has `stream_live` already, for the caller with this key.
 
         Raises the `TalkwireError` of a refusal.
@@ -65,6 +71,8 @@ class Admission:
         except TalkwireError as error:
             self.metrics.refused(error.reason)
             raise
+        span = self._spans[utterance.server_id] = self.tracing.begin(trace, {"talkwire.server_id": utterance.server_id})
+        utterance.outlet.watch.on_moment = span.moment
         utterance.on_over = lambda event: self.ended(utterance, event)
         self._live[utterance.server_id] = utterance
         self._count()
@@ -111,7 +119,9 @@ class Admission:
         if self._live.pop(utterance.server_id, None) is None:
             return
         self.ledger.leave(self._keys.pop(utterance.server_id))
-        self.metrics.ended(event, utterance.statistics)
+        span = self._spans.pop(utterance.server_id)
+        self.metrics.ended(event, utterance.statistics, span.exemplar)
+        span.end(event)
         self._count()
         log.info("utterance ended: %s", _describe(event), extra={"server_id": utterance.server_id})
 
@@ -121,10 +131,16 @@ class Admission:
         Its stream gets the same `Aborted` as the utterance's last event, unless an end event came before.
         """
         begun = time.monotonic()
+        self.note(utterance, "abort")
         task = utterance.abort(played_samples)
         self._aborts.add(task)
         task.add_done_callback(lambda done: self._aborted(done, time.monotonic() - begun))
         return task
+
+    def note(self, utterance: Utterance, moment: str) -> None:
+        """Something happens to a live utterance that its trace shall have."""
+        if span := self._spans.get(utterance.server_id):
+            span.moment(moment, time.monotonic_ns())
 
     def _aborted(self, task: asyncio.Task[events.Aborted], took_s: float) -> None:
         self._aborts.discard(task)

@@ -26,6 +26,7 @@ from talkwire_server.security.interceptor import Guard
 from talkwire_server.security.tls import Certificates
 from talkwire_server.security.tokens import TokenFile
 from talkwire_server.servicer import SERVICE, SpeechServicer
+from talkwire_server.tracing import NoTracing, OpenTelemetry
 from talkwire_server.version import version
 from talkwire_server.wire import TRANSPORT_LIMIT_BYTES
 
@@ -103,7 +104,8 @@ class App:
         self.deploy = deploy
         self.metrics = Metrics()
         self.pipeline = Pipeline(deploy, stages)
-        self.admission = Admission(self.pipeline, deploy.server, self.metrics)
+        tracing = OpenTelemetry(version()) if deploy.server.tracing else NoTracing()
+        self.admission = Admission(self.pipeline, deploy.server, self.metrics, tracing)
         self.port = port
         self.probes: Probes | None = None
         self._host = host
@@ -177,6 +179,7 @@ class App:
         """Ends all RPCs and gives the ports back; what is live is dropped. Idempotent."""
         await self._server.stop(STOP_GRACE_S)
         await self.admission.settle()
+        await asyncio.to_thread(self.admission.tracing.close)
         if self.probes is not None:
             await asyncio.to_thread(self.probes.close)
             self.probes = None

@@ -81,6 +81,7 @@ class LiveUtterance:
         """Speaks what is there. Raises `FailedPreconditionError` behind the end of the text."""
         if self.text_over:
             raise FailedPreconditionError("flush: this utterance's end has come before it", reason="FLUSH_AFTER_END")
+        self._admission.note(self.utterance, "flush")
         self.utterance.flush()
 
     def end(self) -> None:

@@ -59,7 +59,7 @@ class SpeechServicer:
 
     async def converse(self, events: AsyncIterator[pb.ConverseRequest | Malformed], context: Context) -> None:
         """Many utterances on one stream; only its own half-close, silence, drain or a broken line end it."""
-        async with self._answered("Converse", context), self._session() as session:
+        async with self._answered("Converse", context), self._session(context) as session:
             reader = asyncio.create_task(session.read(events))
             try:
                 while (outgoing := await session.next()) is not None:
@@ -70,7 +70,7 @@ class SpeechServicer:
 
     async def synthesize(self, request: pb.SynthesizeRequest | Malformed, context: Context) -> None:
         """One whole text: a stream of one utterance, whose refusal or failure ends the RPC."""
-        async with self._answered("Synthesize", context), self._session() as session:
+        async with self._answered("Synthesize", context), self._session(context) as session:
             message = _readable(request)
             session.speak(message)
             while (outgoing := await session.next()) is not None:
@@ -100,8 +100,9 @@ class SpeechServicer:
         raise AssertionError("unreachable: a refusal raises")
 
     @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Session]:
-        session = Session(self._admission, caller.get())
+    async def _session(self, context: Context) -> AsyncIterator[Session]:
+        trace = self._admission.tracing.parent(context.invocation_metadata() or ())
+        session = Session(self._admission, caller.get(), trace)
         try:
             yield session
         finally:

@@ -10,6 +10,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import AsyncIterable, Callable
+from typing import Any
 
 from talkwire.v1 import speech_pb2 as pb
 from talkwire_pipeline.errors import (
@@ -42,10 +43,13 @@ class Session:
 
     Attributes:
         key: name of the key that opened it; empty: nobody needs one.
+
+    `trace` is what the RPC is part of, by `Tracing.parent`.
     """
 
-    def __init__(self, admission: Admission, key: str = "") -> None:
+    def __init__(self, admission: Admission, key: str = "", trace: Any = None) -> None:
         self.key = key
+        self._trace = trace
         self._admission = admission
         self._voice = admission.pipeline.stream_voice()
         self._idle_s = admission.limits.idle_timeout_s
@@ -139,7 +143,7 @@ class Session:
                 raise aged()
             deploy = self._admission.pipeline.deploy
             opening = requests.opening(start, deploy.geometry, deploy.runner.model_runner)
-            utterance = self._admission.open(opening, self._voice, len(self._live), self.key)
+            utterance = self._admission.open(opening, self._voice, len(self._live), self.key, self._trace)
         except TalkwireError as error:
             self._reply(utterance_id, "failed", error)
             self._over.append(utterance_id)
@@ -147,7 +151,7 @@ class Session:
         live = LiveUtterance(utterance_id, utterance, opening.form, self._admission)
         self._live[utterance_id] = live
         self._turns.append(live)
-        utterance.on_event = self.wake
+        utterance.outlet.on_event = self.wake
         if (started := self._answer(live)) is not None:  # before any `error` that has this id
             self._outbox.append(started)
         self.wake()

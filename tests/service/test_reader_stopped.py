@@ -54,7 +54,7 @@ async def stops_reading(served: Any, caller: Any, utterance_id: str = "u") -> An
 
 def waiting(utterance: Any) -> int:
     """Samples between the codec and a finished write."""
-    outlet = utterance._outlet
+    outlet = utterance.outlet
     return int(outlet.player.outstanding) + sum(owed for _, owed in outlet._unpaid)
 
 
@@ -75,8 +75,8 @@ async def test_the_lively_get_all_and_the_stopped_hold_little(serve_long: Any, c
             assert samples(got) == FRAMES * 960
     for utterance in utterances:
         assert 0 < waiting(utterance) <= BUFFERED_S * 24_000 + CHUNK_SAMPLES
-        assert len(utterance._outlet) < BUFFERED_S * 25
-        assert utterance._outlet.player.received < FRAMES * 960 / 4
+        assert len(utterance.outlet) < BUFFERED_S * 25
+        assert utterance.outlet.player.received < FRAMES * 960 / 4
     for caller in stopped:
         got = await caller.rest()
         assert got[-1].WhichOneof("event") == "finished"

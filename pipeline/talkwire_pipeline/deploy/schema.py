@@ -261,6 +261,7 @@ class Server(_Section, frozen=True, kw_only=True):
             spread over servers anew; a connection is told to go a little later. Unset: never.
         drain_timeout_s: how long live utterances may still run after SIGTERM.
         metrics_port: HTTP port of `/metrics`; 0: any free one; unset: none.
+        tracing: a span for each utterance, sent by OTLP (docs/operations.md).
         reflection: whether callers may ask for the contract.
         tls: who can read along, and whose machine may call.
         auth: who may call.
@@ -279,6 +280,7 @@ class Server(_Section, frozen=True, kw_only=True):
     max_connection_age_s: Seconds | None = None
     drain_timeout_s: Seconds = 20.0
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    tracing: bool = False
     reflection: bool = True
     tls: Tls = Tls()
     auth: Auth = Auth()

@@ -54,14 +54,14 @@ class _Generation:
 
     Attributes:
         begin: what tells the codec of it; sent before its first rows.
-        begun: whether that was sent.
+        first_row_ns: when that was; 0: not yet.
         holds: gives back all that it holds (slot, place in the runner, reference).
     """
 
     begin: Begin
     slot: int
     holds: ExitStack
-    begun: bool = False
+    first_row_ns: int = 0
 
 
 class _RefusedError(Exception):
@@ -238,7 +238,7 @@ class TalkerLoop:
         numbers = self._numbers[slots]
         for number in numbers[steps == 0].tolist():
             generation = self._live[number]
-            generation.begun = True
+            generation.first_row_ns = self._now_ns()
             self._to_codec(generation.begin)
         self._rows[slots, steps] = codes
         self._to_codec(Rows(generations=numbers, codes=codes))
@@ -260,10 +260,11 @@ class TalkerLoop:
         self._end(generation, reason)
         codes = undelay(self._rows[generation.slot, :rows])
         number = generation.begin.generation
-        self._to_server(TalkerDone(generation=number, reason=reason, rows=rows, codes=codes))
+        first_ns = generation.first_row_ns
+        self._to_server(TalkerDone(generation=number, reason=reason, rows=rows, first_row_ns=first_ns, codes=codes))
 
     def _end(self, generation: _Generation, reason: EndReason) -> None:
-        if generation.begun:
+        if generation.first_row_ns:
             self._to_codec(End(generation=generation.begin.generation, reason=reason))
 
     # ---- both

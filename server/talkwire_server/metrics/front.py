@@ -189,8 +189,10 @@ class Metrics:
         self._rpcs.labels(method, code).inc()
         self._rpc_s.labels(method).observe(took_s)
 
-    def ended(self, event: events.Event | None, statistics: events.Statistics) -> None:
-        """An utterance ended with this event; None: its caller went away."""
+    def ended(
+        self, event: events.Event | None, statistics: events.Statistics, exemplar: dict[str, str] | None = None
+    ) -> None:
+        """An utterance ended with this event; None: its caller went away. `exemplar` leads to its trace."""
         match event:
             case events.Finished(reason=reason):
                 self._ended.labels(reason).inc()
@@ -203,7 +205,7 @@ class Metrics:
             case _:
                 self._ended.labels("disconnected").inc()
         if statistics.first_payload_s:
-            self._spoke(statistics)
+            self._spoke(statistics, exemplar)
 
     def _finished(self, statistics: events.Statistics) -> None:
         self._characters.inc(statistics.character_count)
@@ -211,12 +213,12 @@ class Metrics:
             self._factor.observe(statistics.real_time_factor)
             self._utterance_s.observe(statistics.duration_s)
 
-    def _spoke(self, statistics: events.Statistics) -> None:
+    def _spoke(self, statistics: events.Statistics, exemplar: dict[str, str] | None) -> None:
         """Of an utterance that gave audio, however it ended."""
-        self._ttfa_s.observe(statistics.ttfa_s)
+        self._ttfa_s.observe(statistics.ttfa_s, exemplar)
         self._payload_s.observe(statistics.first_payload_s)
-        self._wait_s.observe(statistics.queue_wait_s)
-        self._gap_s.observe(statistics.longest_gap_s)
+        self._wait_s.observe(statistics.queue_wait_s, exemplar)
+        self._gap_s.observe(statistics.longest_gap_s, exemplar)
         self._underrun_s.inc(statistics.underrun_s)
         for threshold_ms in CONTINUITY_MS:
             ok = statistics.longest_underrun_s * 1e3 <= threshold_ms
