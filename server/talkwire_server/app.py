@@ -23,8 +23,9 @@ from talkwire_server.admission import Admission, draining
 from talkwire_server.metrics import Metrics
 from talkwire_server.probes import Probes, port_error
 from talkwire_server.security.interceptor import Guard
+from talkwire_server.security.jwts import WebTokens
 from talkwire_server.security.tls import Certificates
-from talkwire_server.security.tokens import TokenFile
+from talkwire_server.security.tokens import TokenFile, Verifier
 from talkwire_server.servicer import SERVICE, SpeechServicer
 from talkwire_server.tracing import NoTracing, OpenTelemetry
 from talkwire_server.version import version
@@ -145,8 +146,11 @@ class App:
 
     def _guard(self) -> Guard:
         auth = self.deploy.server.auth
-        tokens = TokenFile(auth.tokens_file, partial(self.metrics.reread, "tokens")) if auth.tokens_file else None
-        return Guard(tokens, auth.open_health, self.metrics)
+        told = partial(self.metrics.reread, "tokens")
+        verifier: Verifier | None = WebTokens(auth, told) if auth.jwks_file else None
+        if auth.tokens_file:
+            verifier = TokenFile(auth.tokens_file, told)
+        return Guard(verifier, auth.open_health, self.metrics)
 
     def _open_port(self, address: str) -> int:
         if self._certificates is None:

@@ -1,4 +1,4 @@
-"""What of `server.tls` goes together."""
+"""What of `server.tls` and `server.auth` goes together."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from talkwire_pipeline.errors import DeployError
         (["tls.certificate=a", "tls.key="], "server.tls.key: null"),
         (["tls.certificate=''", "tls.key=b"], "server.tls.certificate: ''"),
         (["tls.certificat=a"], "did you mean certificate"),
+        (["auth.jwks_file=a", "auth.issuer=b"], "server.auth.jwks_file: 'a'.*server.auth.audience is missing"),
+        (["auth.jwks_file=a", "auth.audience=b"], "server.auth.jwks_file: 'a'.*server.auth.issuer is missing"),
+        (["auth.audience=b"], "server.auth.audience: 'b' does nothing alone: server.auth.jwks_file is missing"),
+        (["auth.jwks_file=a", "auth.tokens_file=b"], "server.auth.jwks_file: tokens come from one place"),
         (["tls=on"], "server.tls: a mapping of keys belongs here"),
     ],
 )

@@ -13,6 +13,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Amount = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Word = Annotated[str, msgspec.Meta(min_length=1)]
 FilePath = Annotated[str, msgspec.Meta(min_length=1)]
 Platform: TypeAlias = Literal["cuda", "rocm", "npu", "xpu", "musa", "cpu"]
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
@@ -212,10 +213,16 @@ class Auth(_Section, frozen=True, kw_only=True):
 
     Attributes:
         tokens_file: lines of `name sha256 [method,method...]`, read again when they change.
+        jwks_file: public keys of an issuer of JWTs, in place of `tokens_file`; read again when they change.
+        issuer: who must have issued a JWT (`iss`).
+        audience: for whom it must be (`aud`).
         open_health: the health service answers without a token.
     """
 
     tokens_file: FilePath | None = None
+    jwks_file: FilePath | None = None
+    issuer: Word | None = None
+    audience: Word | None = None
     open_health: bool = True
 
 
