@@ -24,6 +24,7 @@ from talkwire_server.metrics import Metrics
 from talkwire_server.probes import Probes, port_error
 from talkwire_server.security.interceptor import Guard
 from talkwire_server.security.jwts import WebTokens
+from talkwire_server.security.places import Places
 from talkwire_server.security.tls import Certificates
 from talkwire_server.security.tokens import TokenFile, Verifier
 from talkwire_server.servicer import SERVICE, SpeechServicer
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 1.0
 """How long RPCs that are told to end may take to do so."""
+SPARE_STREAMS = 64
+"""Calls beside `server.max_streams_per_connection` that gRPC takes from a connection, so that we can answer them."""
 OPTIONS = (
     ("grpc.so_reuseport", 0),  # two servers never meet on one port
     ("grpc.max_receive_message_length", TRANSPORT_LIMIT_BYTES),
@@ -118,7 +121,8 @@ class App:
         self._server = self._build()
 
     def _build(self) -> grpc.aio.Server:
-        options = (*OPTIONS, *_age(self.deploy.server))
+        most = self.deploy.server.max_streams_per_connection + SPARE_STREAMS
+        options = (*OPTIONS, ("grpc.max_concurrent_streams", most), *_age(self.deploy.server))
         server = grpc.aio.server(options=options, interceptors=[self._guard()])
         server.add_generic_rpc_handlers((SpeechServicer(self.admission, version()).handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -145,12 +149,13 @@ class App:
         await self._server.start()
 
     def _guard(self) -> Guard:
-        auth = self.deploy.server.auth
+        limits, auth = self.deploy.server, self.deploy.server.auth
         told = partial(self.metrics.reread, "tokens")
         verifier: Verifier | None = WebTokens(auth, told) if auth.jwks_file else None
         if auth.tokens_file:
             verifier = TokenFile(auth.tokens_file, told)
-        return Guard(verifier, auth.open_health, self.metrics)
+        places = Places(limits.max_streams_per_connection, limits.max_streams_per_key)
+        return Guard(verifier, auth.open_health, places, self.metrics)
 
     def _open_port(self, address: str) -> int:
         if self._certificates is None:

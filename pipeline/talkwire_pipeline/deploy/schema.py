@@ -256,6 +256,8 @@ class Server(_Section, frozen=True, kw_only=True):
     Attributes:
         max_live_utterances: utterances that may be live at the same time.
         max_utterances_per_stream: the same for one stream.
+        max_streams_per_connection: RPCs with a stream of answers that one connection may have open.
+        max_streams_per_key: the same for all connections of callers with one key; unset: no limit.
         max_queued_segments: segments that may wait for a slot before new utterances are refused.
         idle_timeout_s: a stream with no live utterance and no event for so long is ended.
         first_audio_timeout_s: limit from the first text to the first audio where the request has none; unset: none. New
@@ -277,6 +279,8 @@ class Server(_Section, frozen=True, kw_only=True):
 
     max_live_utterances: Count = 64
     max_utterances_per_stream: Count = 8
+    max_streams_per_connection: Count = 512
+    max_streams_per_key: Count | None = None
     max_queued_segments: Count = 256
     idle_timeout_s: Seconds = 60.0
     first_audio_timeout_s: Seconds | None = None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from typing import Any, TypeAlias
 
 import grpc
@@ -13,6 +13,7 @@ from talkwire_pipeline.errors import PermissionDeniedError, TalkwireError
 from talkwire_server.errors import refuse
 from talkwire_server.metrics import Metrics
 from talkwire_server.security.caller import Grant, caller, certificate_name
+from talkwire_server.security.places import Places
 from talkwire_server.security.tokens import Verifier, bearer
 
 HEALTH = "/grpc.health.v1.Health/"
@@ -34,12 +35,14 @@ class Guard(grpc.aio.ServerInterceptor):
     Args:
         verifier: knows tokens; None: nobody needs one.
         open_health: whether the health service answers without a token.
+        places: how many streams there may be.
         metrics: where refusals are counted.
     """
 
-    def __init__(self, verifier: Verifier | None, open_health: bool, metrics: Metrics) -> None:
+    def __init__(self, verifier: Verifier | None, open_health: bool, places: Places, metrics: Metrics) -> None:
         self._verifier = verifier
         self._open_health = open_health
+        self._places = places
         self._metrics = metrics
 
     async def intercept_service(
@@ -80,10 +83,25 @@ class Guard(grpc.aio.ServerInterceptor):
         behaviour = getattr(handler, name)
 
         async def run(request: Any, context: _Context) -> Any:
-            caller.set(grant.name or certificate_name(context.auth_context()))
-            return await _answer(behaviour, request, context)
+            key = grant.name or certificate_name(context.auth_context())
+            caller.set(key)
+            if not handler.response_streaming:  # over at once; and an abort must get in where all places are taken
+                return await _answer(behaviour, request, context)
+            async with self._placed(context, key):
+                return await _answer(behaviour, request, context)
 
         return make(run, handler.request_deserializer, handler.response_serializer)
+
+    @asynccontextmanager
+    async def _placed(self, context: _Context, key: str) -> AsyncIterator[None]:
+        """Holds a stream's places; ends the RPC where it gets none."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._places.taken(context.peer(), key))
+            except TalkwireError as error:
+                self._metrics.refused(error.reason)
+                await refuse(context, error)
+            yield
 
 
 async def _answer(behaviour: Callable[..., Any], request: Any, context: _Context) -> Any:
