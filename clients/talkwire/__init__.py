@@ -3,6 +3,7 @@
 `speak` is the blocking one-liner; `SpeechClient` is the asyncio client with streams, aborts and many utterances.
 """
 
+from talkwire.access import Tls
 from talkwire.audio import Event, Speech
 from talkwire.client import Health, SpeechClient
 from talkwire.errors import (
@@ -54,6 +55,7 @@ __all__ = [
     "TalkwireError",
     "TimedSpan",
     "Timing",
+    "Tls",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",

@@ -15,8 +15,9 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict, MessageToJson
 
 from talkwire.cli_bench import bench
+from talkwire.cli_options import client, server_options, speaks_tls
 from talkwire.cli_say import say
-from talkwire.client import DEFAULT_TARGET, Health, SpeechClient
+from talkwire.client import Health
 from talkwire.errors import InvalidArgument, TalkwireError, Unavailable
 
 EXIT_FAILED = 1
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         asyncio.run(command)
         return 0
     except TalkwireError as error:
-        print(f"talkwire: {error.message}{_advice(error, arguments.target)}", file=sys.stderr)
+        print(f"talkwire: {error.message}{_advice(error, arguments)}", file=sys.stderr)
         return exit_status(error)
     except OSError as error:
         print(f"talkwire: {error}", file=sys.stderr)
@@ -53,8 +54,7 @@ def parser() -> argparse.ArgumentParser:
     """The commands and their options."""
     top = argparse.ArgumentParser(prog="talkwire", description="Speaks text through a talkwire server.")
     top.add_argument("--version", action="version", version=f"talkwire {_version()}")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--target", type=_target, default=DEFAULT_TARGET, help="host:port of the server (%(default)s)")
+    common = server_options()
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _say_options(commands.add_parser("say", parents=[common, _speech_options()], help="speak into a file or aloud"))
     _bench_options(commands.add_parser("bench", parents=[common, _speech_options()], help="measure a server"))
@@ -105,12 +105,6 @@ def _speech_options() -> argparse.ArgumentParser:
     return options
 
 
-def _target(text: str) -> str:
-    if ":" not in text:  # gRPC would take port 443
-        raise argparse.ArgumentTypeError(f"{text!r} has no port: give host:port")
-    return text
-
-
 def _count(text: str) -> int:
     number = int(text) if text.isdecimal() else 0
     if number < 1:
@@ -133,8 +127,8 @@ def _counts(text: str) -> list[int]:
 
 
 async def _info(arguments: argparse.Namespace) -> None:
-    async with SpeechClient(arguments.target) as client:
-        info = await client.info()
+    async with client(arguments) as server:
+        info = await server.info()
     if arguments.json:
         print(MessageToJson(info, preserving_proto_field_name=True))
         return
@@ -144,8 +138,8 @@ async def _info(arguments: argparse.Namespace) -> None:
 
 
 async def _health(arguments: argparse.Namespace) -> None:
-    async with SpeechClient(arguments.target) as client:
-        health = await client.health()
+    async with client(arguments) as server:
+        health = await server.health()
     print(health.name)
     if health is not Health.SERVING:
         raise Unavailable(f"{arguments.target} is {health.name}", reason=health.name)
@@ -166,11 +160,12 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _advice(error: TalkwireError, target: str) -> str:
+def _advice(error: TalkwireError, arguments: argparse.Namespace) -> str:
     if error.retry_after_s is not None:
         return f" (try again in {error.retry_after_s:g} s)"
     if isinstance(error, Unavailable) and not error.reason:  # a server of ours gives a reason: this is gRPC's own
-        return f" (is there a server at {target}? `talkwire-server serve` starts one)"
+        hint = "" if speaks_tls(arguments) else "; --tls or --tls-ca if it speaks TLS"
+        return f" (is there a server at {arguments.target}? `talkwire-server serve` starts one{hint})"
     return ""
 
 

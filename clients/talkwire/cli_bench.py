@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from talkwire.bench import SENTENCES, Figures, run
-from talkwire.cli_options import speech_options
-from talkwire.client import SpeechClient
+from talkwire.cli_options import client, speech_options
 from talkwire.errors import TalkwireError
 from talkwire.listen import say
 from talkwire.render import Progress, table
@@ -23,8 +22,8 @@ async def bench(arguments: argparse.Namespace) -> None:
     options = speech_options(arguments)
     figures: list[Figures] = []
     failures: list[TalkwireError] = []
-    async with SpeechClient(arguments.target) as client:
-        async with client.converse() as stream:
+    async with client(arguments) as server:
+        async with server.converse() as stream:
             await say(stream, SENTENCES[0], **options)
         with Progress(arguments.utterances * len(arguments.streams), "bench", sys.stderr) as progress:
 
@@ -34,7 +33,7 @@ async def bench(arguments: argparse.Namespace) -> None:
                     failures.append(error)
 
             for streams in arguments.streams:
-                load = run(client, streams, arguments.utterances, on_done=on_done, **options)
+                load = run(server, streams, arguments.utterances, on_done=on_done, **options)
                 figures.append(await load)
     print(json.dumps([asdict(item) for item in figures], indent=2) if arguments.json else report(figures))
     if failures:

@@ -13,8 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from talkwire.cli_options import speech_options
-from talkwire.client import SpeechClient
+from talkwire.cli_options import client, speech_options
 from talkwire.errors import InvalidArgument, TalkwireError
 from talkwire.listen import Heard, listen
 from talkwire.listen import say as say_text
@@ -34,7 +33,7 @@ async def say(arguments: argparse.Namespace) -> None:
         raise InvalidArgument("say: give a text, or --file with one text a line")
     if arguments.file is not None and arguments.play:
         raise InvalidArgument("--play: plays one text; --file writes files")
-    async with SpeechClient(arguments.target) as client, client.converse() as stream:
+    async with client(arguments) as server, server.converse() as stream:
         if arguments.file is not None:
             await _say_lines(stream, arguments)
             return

@@ -12,8 +12,9 @@ import grpc
 import grpc.aio
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
+from talkwire.access import Metadata, Tls, access
 from talkwire.audio import Event, Speech, SpeechBuilder
-from talkwire.channel import Metadata, open_async
+from talkwire.channel import open_async
 from talkwire.errors import from_rpc
 from talkwire.options import Options, build_start
 from talkwire.stream import Stream
@@ -40,8 +41,14 @@ class Health(IntEnum):
 class SpeechClient:
     """One channel to a server, shared by all calls. Every call raises a `TalkwireError` where it fails.
 
-    The channel is plaintext without `credentials`; `metadata` goes with every call. Use it as a context manager,
-    or call `close`.
+    Use it as a context manager, or call `close`. Making one raises `InvalidArgument` for what does not go together.
+
+    Args:
+        target: host and port of the server.
+        credentials: gRPC's own, for what `tls` cannot say. Without either the channel is plaintext.
+        tls: files of certificates; `Tls()` trusts what gRPC trusts.
+        token: goes with every call, over a secure channel or to this machine alone.
+        metadata: goes with every call.
     """
 
     def __init__(
@@ -49,11 +56,12 @@ class SpeechClient:
         target: str = DEFAULT_TARGET,
         *,
         credentials: grpc.ChannelCredentials | None = None,
+        tls: Tls | None = None,
+        token: str | None = None,
         metadata: Metadata = (),
     ) -> None:
-        self._target = target
-        self._credentials = credentials
-        self._metadata = tuple(metadata)
+        self._access = access(target, credentials=credentials, tls=tls, token=token, metadata=metadata)
+        self._metadata = self._access.metadata
         self._open_channel: grpc.aio.Channel | None = None
 
     def converse(self) -> Stream:
@@ -126,7 +134,7 @@ class SpeechClient:
     def _channel(self) -> grpc.aio.Channel:
         """Opened on first use: a channel belongs to the event loop that runs then."""
         if self._open_channel is None:
-            self._open_channel = open_async(self._target, self._credentials)
+            self._open_channel = open_async(self._access)
         return self._open_channel
 
     @property

@@ -6,8 +6,9 @@ from typing import Unpack
 
 import grpc
 
+from talkwire.access import Metadata, Tls, access
 from talkwire.audio import Speech, SpeechBuilder
-from talkwire.channel import Metadata, open_blocking
+from talkwire.channel import open_blocking
 from talkwire.client import DEFAULT_TARGET
 from talkwire.errors import from_rpc
 from talkwire.options import Options, build_start
@@ -20,15 +21,21 @@ def speak(
     *,
     target: str = DEFAULT_TARGET,
     credentials: grpc.ChannelCredentials | None = None,
+    tls: Tls | None = None,
+    token: str | None = None,
     metadata: Metadata = (),
     **options: Unpack[Options],
 ) -> Speech:
-    """Speaks a whole text and returns its audio. Raises a `TalkwireError` where that fails."""
+    """Speaks a whole text and returns its audio; `tls` and the rest as for `SpeechClient`.
+
+    Raises a `TalkwireError` where that fails.
+    """
+    server = access(target, credentials=credentials, tls=tls, token=token, metadata=metadata)
     request = pb.SynthesizeRequest(start=build_start(options), text=text)
     builder = SpeechBuilder()
-    with open_blocking(target, credentials) as channel:
+    with open_blocking(server) as channel:
         try:
-            for response in SpeechServiceStub(channel).Synthesize(request, metadata=tuple(metadata)):
+            for response in SpeechServiceStub(channel).Synthesize(request, metadata=server.metadata):
                 if name := response.WhichOneof("event"):
                     builder.add(getattr(response, name))
         except grpc.RpcError as error:

@@ -240,3 +240,4 @@ async def test_no_server_is_an_exit_status_of_its_own(tmp_path: Path, monkeypatc
         ran = await talkwire(*command, "--target", target)
         assert ran.status == 3
         assert f"is there a server at {target}?" in ran.err
+        assert "--tls" in ran.err
