@@ -8,7 +8,7 @@ import time
 from typing import Any, Protocol
 
 from talkwire_pipeline import events
-from talkwire_pipeline.deploy.schema import Server
+from talkwire_pipeline.deploy.server import Server
 from talkwire_pipeline.errors import ResourceExhaustedError, TalkwireError, UnavailableError
 from talkwire_pipeline.pipeline import Pipeline
 from talkwire_pipeline.utterance import Utterance

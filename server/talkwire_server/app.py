@@ -16,7 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from talkwire_pipeline.deploy import Deploy
-from talkwire_pipeline.deploy.schema import Server
+from talkwire_pipeline.deploy.server import Server
 from talkwire_pipeline.pipeline import Pipeline
 from talkwire_pipeline.stages import Stages
 from talkwire_server.admission import Admission, draining

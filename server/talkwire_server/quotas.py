@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from talkwire_pipeline.deploy.schema import Quota, Quotas
+from talkwire_pipeline.deploy.server import Quota, Quotas
 from talkwire_pipeline.errors import ResourceExhaustedError
 
 RETRY_S = 1.0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from talkwire_pipeline.deploy.schema import Quota, Quotas
+from talkwire_pipeline.deploy.server import Quota, Quotas
 from talkwire_pipeline.errors import ResourceExhaustedError
 from talkwire_server.quotas import Ledger
 

@@ -17,7 +17,7 @@ pytest.importorskip("cryptography")
 import jwt
 
 from support.jwts import AUDIENCE, ISSUER, Issuer
-from talkwire_pipeline.deploy.schema import Auth
+from talkwire_pipeline.deploy.server import Auth
 from talkwire_pipeline.errors import DeployError, UnauthenticatedError
 from talkwire_server.security.caller import Grant
 from talkwire_server.security.jwts import ALGORITHMS, LEEWAY_S, WebTokens, keys, methods

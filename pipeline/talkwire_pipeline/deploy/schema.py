@@ -6,15 +6,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from talkwire_pipeline.deploy.section import Amount, Count, Seconds, Section, Share
+from talkwire_pipeline.deploy.server import Server
 from talkwire_pipeline.geometry import PRESETS, Geometry, Preset, check
 from talkwire_pipeline.sampling import Runner, SamplingChoice
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Amount = Annotated[int, msgspec.Meta(ge=0)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
-Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
-Word = Annotated[str, msgspec.Meta(min_length=1)]
-FilePath = Annotated[str, msgspec.Meta(min_length=1)]
 Platform: TypeAlias = Literal["cuda", "rocm", "npu", "xpu", "musa", "cpu"]
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 Devices: TypeAlias = Literal["auto"] | tuple[Amount, ...]
@@ -22,11 +18,7 @@ Switch: TypeAlias = bool | None
 """A feature: on, off, or as the runner has it."""
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all sections: an unknown key is an error."""
-
-
-class Model(_Section, frozen=True, kw_only=True):
+class Model(Section, frozen=True, kw_only=True):
     """Which checkpoint.
 
     Attributes:
@@ -40,7 +32,7 @@ class Model(_Section, frozen=True, kw_only=True):
     language: str = "en"
 
 
-class Talker(_Section, frozen=True, kw_only=True):
+class Talker(Section, frozen=True, kw_only=True):
     """The talker stage. Switches that are unset follow the runner (`deploy.runner`).
 
     Attributes:
@@ -80,7 +72,7 @@ class Talker(_Section, frozen=True, kw_only=True):
     enforce_eager: bool = False
     enable_prefix_caching: bool = True
     attention_backend: str | None = None
-    compilation_config: dict[str, Any] = {}
+    compilation_config: dict[str, Any] = msgspec.field(default_factory=dict)
     async_scheduling: Switch = None
     decode_graph: Switch = None
     device_codes: Switch = None
@@ -94,7 +86,7 @@ class Talker(_Section, frozen=True, kw_only=True):
     niceness: Amount = 10
 
 
-class Codec(_Section, frozen=True, kw_only=True):
+class Codec(Section, frozen=True, kw_only=True):
     """The codec stage.
 
     Attributes:
@@ -119,20 +111,20 @@ class Codec(_Section, frozen=True, kw_only=True):
     niceness: Amount = 10
 
 
-class Stages(_Section, frozen=True, kw_only=True):
+class Stages(Section, frozen=True, kw_only=True):
     """The two stages."""
 
     talker: Talker = Talker()
     codec: Codec = Codec()
 
 
-class Connector(_Section, frozen=True, kw_only=True):
+class Connector(Section, frozen=True, kw_only=True):
     """One kind of edge: `capacity_bytes` of its ring (rounded up to a power of two)."""
 
     capacity_bytes: Count = 1 << 20
 
 
-class Codes(_Section, frozen=True, kw_only=True):
+class Codes(Section, frozen=True, kw_only=True):
     """The talker -> codec edge and the geometry of what goes over it.
 
     A preset stands for all the numbers; those that are given go over it. Chunk sizes may be changed without touching
@@ -149,7 +141,7 @@ class Codes(_Section, frozen=True, kw_only=True):
     ramp: Literal["adaptive"] | tuple[Count, ...] | None = None
 
 
-class Connectors(_Section, frozen=True, kw_only=True):
+class Connectors(Section, frozen=True, kw_only=True):
     """The edges: commands to either stage, codes between them, audio and the talker's events back."""
 
     commands: Connector = Connector()
@@ -158,7 +150,7 @@ class Connectors(_Section, frozen=True, kw_only=True):
     events: Connector = Connector()
 
 
-class CapWeights(_Section, frozen=True, kw_only=True):
+class CapWeights(Section, frozen=True, kw_only=True):
     """Seconds of speech that a piece of text may at most become (docs/design.md, section 7)."""
 
     letter_s: float = 0.15
@@ -168,7 +160,7 @@ class CapWeights(_Section, frozen=True, kw_only=True):
     base_s: float = 0.6
 
 
-class Text(_Section, frozen=True, kw_only=True):
+class Text(Section, frozen=True, kw_only=True):
     """The text front end.
 
     Attributes:
@@ -194,122 +186,18 @@ class Text(_Section, frozen=True, kw_only=True):
     max_audio_s: Seconds = 3600.0
 
 
-class Tls(_Section, frozen=True, kw_only=True):
-    """TLS of the gRPC port; unset: plain text. Files are PEM, read again when they change (docs/security.md).
-
-    Attributes:
-        certificate: file of the server's certificate, with those that vouch for it behind it.
-        key: file of its private key, without a passphrase.
-        client_ca: file of the certificates that vouch for callers; set: every caller must show one.
-    """
-
-    certificate: FilePath | None = None
-    key: FilePath | None = None
-    client_ca: FilePath | None = None
-
-
-class Auth(_Section, frozen=True, kw_only=True):
-    """Who may call; nothing set: anyone (docs/security.md).
-
-    Attributes:
-        tokens_file: lines of `name sha256 [method,method...]`, read again when they change.
-        jwks_file: public keys of an issuer of JWTs, in place of `tokens_file`; read again when they change.
-        issuer: who must have issued a JWT (`iss`).
-        audience: for whom it must be (`aud`).
-        open_health: the health service answers without a token.
-    """
-
-    tokens_file: FilePath | None = None
-    jwks_file: FilePath | None = None
-    issuer: Word | None = None
-    audience: Word | None = None
-    open_health: bool = True
-
-
-class Quota(_Section, frozen=True, kw_only=True):
-    """What a key may have; unset: no limit.
-
-    Attributes:
-        live_utterances: at the same time.
-        characters_per_minute: of text; they come back evenly.
-    """
-
-    live_utterances: Count | None = None
-    characters_per_minute: Count | None = None
-
-
-class Quotas(_Section, frozen=True, kw_only=True):
-    """What callers may have, by the name of their key (docs/security.md).
-
-    Attributes:
-        default: of a key that is not named; callers without a key share one.
-        keys: of those that are, whole: nothing of `default` applies to them.
-    """
-
-    default: Quota = Quota()
-    keys: dict[str, Quota] = {}
-
-
-class Server(_Section, frozen=True, kw_only=True):
-    """The front end.
-
-    Attributes:
-        max_live_utterances: utterances that may be live at the same time.
-        max_utterances_per_stream: the same for one stream.
-        max_streams_per_connection: RPCs with a stream of answers that one connection may have open.
-        max_streams_per_key: the same for all connections of callers with one key; unset: no limit.
-        max_queued_segments: segments that may wait for a slot before new utterances are refused.
-        idle_timeout_s: a stream with no live utterance and no event for so long is ended.
-        first_audio_timeout_s: limit from the first text to the first audio where the request has none; unset: none. New
-            utterances that would wait too long for a slot to keep it are refused.
-        utterance_timeout_s: limit from start to end event where the request has none.
-        max_message_bytes: a larger request message is refused by us (the transport's own limit is 16 MiB).
-        max_buffered_audio_s: audio that may be decoded ahead of what the caller has taken.
-        slow_reader_timeout_s: an utterance whose caller takes nothing of what waits for so long fails.
-        max_connection_age_s: streams take no new utterances after so long and end with their last one, so that callers
-            spread over servers anew; a connection is told to go a little later. Unset: never.
-        drain_timeout_s: how long live utterances may still run after SIGTERM.
-        metrics_port: HTTP port of `/metrics`; 0: any free one; unset: none.
-        tracing: a span for each utterance, sent by OTLP (docs/operations.md).
-        reflection: whether callers may ask for the contract.
-        tls: who can read along, and whose machine may call.
-        auth: who may call.
-        quotas: what each key may have.
-    """
-
-    max_live_utterances: Count = 64
-    max_utterances_per_stream: Count = 8
-    max_streams_per_connection: Count = 512
-    max_streams_per_key: Count | None = None
-    max_queued_segments: Count = 256
-    idle_timeout_s: Seconds = 60.0
-    first_audio_timeout_s: Seconds | None = None
-    utterance_timeout_s: Seconds = 600.0
-    max_message_bytes: Annotated[int, msgspec.Meta(ge=1024, le=(16 << 20) - 1024)] = 4 << 20
-    max_buffered_audio_s: Seconds = 10.0
-    slow_reader_timeout_s: Seconds = 60.0
-    max_connection_age_s: Seconds | None = None
-    drain_timeout_s: Seconds = 20.0
-    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
-    tracing: bool = False
-    reflection: bool = True
-    tls: Tls = Tls()
-    auth: Auth = Auth()
-    quotas: Quotas = Quotas()
-
-
-class Body(_Section, frozen=True, kw_only=True):
+class Body(Section, frozen=True, kw_only=True):
     """The sections of a deploy file that overlays may have too."""
 
     model: Model = Model()
     stages: Stages = Stages()
     connectors: Connectors = Connectors()
-    sampling: dict[str, Any] = {}
+    sampling: dict[str, Any] = msgspec.field(default_factory=dict)
     text: Text = Text()
     server: Server = Server()
 
 
-class Platforms(_Section, frozen=True, kw_only=True):
+class Platforms(Section, frozen=True, kw_only=True):
     """Overlays by platform."""
 
     cuda: Body = Body()
@@ -346,7 +234,7 @@ class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     codec_graphs: bool = False
 
 
-class Deploy(_Section, frozen=True, kw_only=True):
+class Deploy(Section, frozen=True, kw_only=True):
     """One deployment, merged and resolved: what runs, what the stages get, what the server reports.
 
     Attributes:
@@ -367,7 +255,7 @@ class Deploy(_Section, frozen=True, kw_only=True):
     sampling: SamplingChoice = SamplingChoice()
     text: Text = Text()
     server: Server = Server()
-    provenance: dict[str, str] = {}
+    provenance: dict[str, str] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property

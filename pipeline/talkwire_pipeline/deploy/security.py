@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from talkwire_pipeline.deploy.check import Path, Problem
-from talkwire_pipeline.deploy.schema import Server
+from talkwire_pipeline.deploy.server import Server
 from talkwire_pipeline.deploy.tree import Origin
 
 _NEEDS = {

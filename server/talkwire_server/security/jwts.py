@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from talkwire_pipeline.deploy.schema import Auth
+from talkwire_pipeline.deploy.server import Auth
 from talkwire_pipeline.errors import DeployError, UnauthenticatedError
 from talkwire_server.security.caller import Grant, is_name
 from talkwire_server.security.files import Reread

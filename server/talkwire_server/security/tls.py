@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import grpc
 
-from talkwire_pipeline.deploy.schema import Tls
+from talkwire_pipeline.deploy.server import Tls
 from talkwire_pipeline.errors import DeployError
 from talkwire_server.security.files import Reread
 
