@@ -73,7 +73,7 @@ $(VLLM_READY): pyproject.toml
 	@touch $@
 
 $(DEV): $(RUNTIME)
-	$(BIN)/pip install --quiet --group dev --group dashboards --group speech
+	$(BIN)/pip install --quiet --group dev --group dashboards --group containers --group speech
 	@touch $@
 
 # Unpacked, not installed: nothing outside the folder is touched. Lists of packages that are too old are renewed.
