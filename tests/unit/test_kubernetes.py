@@ -140,9 +140,8 @@ def test_the_user_is_that_of_the_image_and_has_few_rights() -> None:
 
 def test_images_are_pinned_to_this_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert CONTAINER["image"] == f"talkwire:{version}"
-    (kustomization,) = documents("higgs-v3/kustomization.yaml")
-    assert kustomization["images"] == [{"name": "talkwire", "newName": "talkwire-cuda"}]
+    assert CONTAINERS["base"]["image"] == f"talkwire:{version}"
+    assert CONTAINERS["higgs-v3"]["image"] == f"talkwire-cuda:{version}"
 
 
 def test_the_models_are_mounted_where_the_image_looks() -> None:
