@@ -162,7 +162,7 @@ def test_rows_survive_preemption_and_neighbours_that_are_dropped(engine: Engine)
 def test_a_reference_is_the_same_and_its_rows_may_be_reused(engine: Engine) -> None:
     dice = np.random.default_rng(3)
     references = [dice.integers(0, 1024, (frames, 8)).astype(np.int16) for frames in (40, 60)]
-    ours, theirs = engine(), make_embedded()
+    ours, theirs = engine(block_size=32), make_embedded()
     for reference in (references[0], references[1], references[0]):
         got, want = (spoken_with(talker, reference) for talker in (ours, theirs))
         assert got == want
