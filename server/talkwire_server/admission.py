@@ -107,8 +107,10 @@ class Admission:
             text = f"the stream has {stream_live} live utterances, all that server.max_utterances_per_stream allows"
             raise ResourceExhaustedError(text, reason="STREAM_UTTERANCES")
 
-    def find(self, server_id: str) -> Utterance | None:
-        """The live utterance with this id, of whichever stream."""
+    def find(self, server_id: str, key: str = "") -> Utterance | None:
+        """The live utterance with this id, of whichever stream; for a caller with a key, of that key."""
+        if key and self._keys.get(server_id) != key:
+            return None
         return self._live.get(server_id)
 
     def ended(self, utterance: Utterance, event: events.Event | None) -> None:
@@ -120,7 +122,8 @@ class Admission:
             return
         self.ledger.leave(self._keys.pop(utterance.server_id))
         span = self._spans.pop(utterance.server_id)
-        self.metrics.ended(event, utterance.statistics, span.exemplar)
+        statistics, interactive = utterance.statistics, utterance.request.priority == 0
+        self.metrics.ended(event, statistics, span.exemplar, interactive=interactive)
         span.end(event)
         self._count()
         log.info("utterance ended: %s", _describe(event), extra={"server_id": utterance.server_id})

@@ -85,7 +85,7 @@ class SpeechServicer:
         async with self._answered("Abort", context):
             message = _readable(request)
             played = requests.played_samples(message, "played_samples")
-            utterance = self._admission.find(message.server_id)
+            utterance = self._admission.find(message.server_id, caller.get())
             if utterance is None:
                 return pb.AbortResponse(found=False)
             dropped = await asyncio.shield(self._admission.abort(utterance, played))

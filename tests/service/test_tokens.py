@@ -189,3 +189,12 @@ def test_a_file_that_cannot_be_read_is_said_at_the_start(tmp_path: Path) -> None
     path.write_text("alice")
     with pytest.raises(DeployError, match=f"server.auth.tokens_file: {path}:1: what follows the name"):
         App(load("demo", environment={}, overrides=[f"server.auth.tokens_file={path}"]), stages=FakeStages())
+
+
+async def test_an_abort_finds_the_utterances_of_its_own_key_alone(served: Any) -> None:
+    served.stages.hold()
+    caller = served.converse(metadata=bearing("secret-a"))
+    await caller.send("u", start=pb.Start())
+    request = pb.AbortRequest(server_id=(await caller.until("started"))[-1].started.server_id)
+    assert not (await served.stub.Abort(request, metadata=bearing("secret-b"))).found
+    assert (await served.stub.Abort(request, metadata=bearing("secret-a"))).found

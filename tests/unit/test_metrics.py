@@ -155,6 +155,14 @@ def test_what_was_heard_counts_however_it_ended(metrics: Metrics, event: events.
     assert value(metrics, "talkwire_real_time_factor_count") == 0
 
 
+def test_batch_counts_for_no_player(metrics: Metrics) -> None:
+    statistics = spoken(longest_underrun_s=5.0, underrun_s=5.0)
+    metrics.ended(events.Finished("complete", statistics), statistics, interactive=False)
+    assert value(metrics, "talkwire_ttfa_seconds_count") == 0
+    assert value(metrics, "talkwire_continuity_total", ok="false", threshold_ms="100") == 0
+    assert value(metrics, "talkwire_real_time_factor_count") == 1
+
+
 def test_who_heard_nothing_has_no_ttfa(metrics: Metrics) -> None:
     metrics.ended(None, events.Statistics(0, 1, 10, ttfa_s=0, first_payload_s=0, real_time_factor=0))
     assert value(metrics, "talkwire_ttfa_seconds_count") == 0

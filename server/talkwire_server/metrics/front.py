@@ -191,9 +191,16 @@ class Metrics:
         self._rpc_s.labels(method).observe(took_s)
 
     def ended(
-        self, event: events.Event | None, statistics: events.Statistics, exemplar: dict[str, str] | None = None
+        self,
+        event: events.Event | None,
+        statistics: events.Statistics,
+        exemplar: dict[str, str] | None = None,
+        interactive: bool = True,
     ) -> None:
-        """An utterance ended with this event; None: its caller went away. `exemplar` leads to its trace."""
+        """An utterance ended with this event; None: its caller went away. `exemplar` leads to its trace.
+
+        Nobody listens to batch while it is made: what a player notices is that of interactive ones.
+        """
         match event:
             case events.Finished(reason=reason):
                 self._ended.labels(reason).inc()
@@ -205,7 +212,7 @@ class Metrics:
                 self._failed.labels(error.reason).inc()
             case _:
                 self._ended.labels("disconnected").inc()
-        if statistics.first_payload_s:
+        if interactive and statistics.first_payload_s:
             self._spoke(statistics, exemplar)
 
     def _finished(self, statistics: events.Statistics) -> None:
