@@ -10,7 +10,7 @@ import msgspec
 from talkwire.v1 import speech_pb2 as pb
 from talkwire_pipeline import events
 from talkwire_pipeline.deploy import Deploy
-from talkwire_pipeline.deploy.show import features
+from talkwire_pipeline.deploy.show import features, public
 from talkwire_pipeline.geometry import CODEBOOKS, FRAME_RATE_HZ, SAMPLE_RATE_HZ, Geometry
 from talkwire_pipeline.pipeline import PipelineInfo
 from talkwire_pipeline.sampling import SamplingChoice, ranges
@@ -100,6 +100,7 @@ def sampling(choice: SamplingChoice) -> pb.Sampling:
 
 def server_info(info: PipelineInfo, deploy: Deploy, version: str) -> pb.GetServerInfoResponse:
     """What runs here."""
+    deploy = public(deploy)
     return pb.GetServerInfoResponse(
         server_version=version,
         profile=deploy.profile,

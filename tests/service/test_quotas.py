@@ -72,3 +72,9 @@ async def test_a_text_of_more_than_a_minute_is_refused_whole(served: Any) -> Non
         await call.read()
     await served.idle()
     assert len(served.app.admission.ledger) == 0
+
+
+async def test_nobody_is_told_who_may_call(served: Any, tmp_path: Path) -> None:
+    info = await served.stub.GetServerInfo(pb.GetServerInfoRequest(), metadata=BOB)
+    assert '"characters_per_minute":40' not in info.deploy_json
+    assert str(tmp_path) not in str(info)

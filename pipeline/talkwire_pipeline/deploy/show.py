@@ -9,8 +9,11 @@ import msgspec
 import yaml
 
 from talkwire_pipeline.deploy.schema import Deploy
+from talkwire_pipeline.deploy.server import Auth, Quotas, Tls
 
 _SECTIONS = ("model", "stages", "connectors", "sampling", "text", "server")
+_OURS = ("server.tls", "server.auth", "server.quotas")
+"""Nobody's but the operator's."""
 _MAX_COLUMN = 48
 """Where the comments begin, if no value is longer."""
 
@@ -32,6 +35,16 @@ def difference(one: Deploy, other: Deploy) -> str:
         if left.get(path) != right.get(path)
     ]
     return "".join(f"{row}\n" for row in rows)
+
+
+def public(deploy: Deploy) -> Deploy:
+    """What callers may know of it: all but who may call, and the files that say so."""
+    return msgspec.structs.replace(
+        deploy,
+        server=msgspec.structs.replace(deploy.server, tls=Tls(), auth=Auth(), quotas=Quotas()),
+        provenance={path: origin for path, origin in deploy.provenance.items() if not path.startswith(_OURS)},
+        warnings=tuple(text for text in deploy.warnings if not any(name in text for name in _OURS)),
+    )
 
 
 def features(deploy: Deploy) -> dict[str, bool]:
