@@ -202,14 +202,14 @@ CASES = (
     Case(
         "the cache is full",
         "TalkwireKvCacheFull",
-        held("talkwire_kv_cache_usage_ratio", "0.5x10 0.99x20"),
+        held("talkwire_talker_kv_used_ratio", "0.5x10 0.99x20"),
         "25m",
         (("TalkwireKvCacheFull", "ticket"),),
     ),
     Case(
         "the cache is full for a while",
         "TalkwireKvCacheFull",
-        held("talkwire_kv_cache_usage_ratio", "1x9 0.6x20"),
+        held("talkwire_talker_kv_used_ratio", "1x9 0.6x20"),
         "9m",
     ),
     Case(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,7 +16,12 @@ import yaml
 
 from talkwire.v1 import speech_pb2 as pb
 from talkwire_pipeline import events
+from talkwire_pipeline.fakes import FakeStages
+from talkwire_pipeline.histogram import Histogram
+from talkwire_pipeline.messages import StageName
 from talkwire_pipeline.outlet import slow_reader
+from talkwire_pipeline.stages import StageHealth
+from talkwire_server.metrics.stages import CODEC, EDGE, EDGES, TALKER, Figure
 from tools.dashboards import prometheus
 from tools.dashboards.boards import boards
 from tools.dashboards.catalogue import Catalogue
@@ -60,23 +66,56 @@ OTHERS = ("ALERTS", "talkwire:")
 """What Prometheus makes itself."""
 
 
+class TalkativeStages(FakeStages):
+    """Stages that say all that the server would show of them, as if their processes were this one."""
+
+    def stats(self, stage: StageName) -> dict[str, float]:
+        said = super().stats(stage)
+        for figure in TALKER if stage == "talker" else CODEC:
+            said |= self._figures(figure)
+        edges = {f"edge:{edge}:{figure.key}": self._grown() for edge in EDGES for figure in EDGE}
+        return said | edges
+
+    def _figures(self, figure: Figure) -> dict[str, float]:
+        if figure.kind != "histogram":
+            return {figure.key: self._grown()}
+        counted = Histogram(figure.key, (0.1, 1.0))
+        for _ in range(int(self._grown())):
+            counted.observe(0.5)
+        return counted.stats()
+
+    def _grown(self) -> float:
+        """What was received so far: more with every utterance."""
+        return float(len(self.received))
+
+    def health(self, stage: StageName) -> StageHealth:
+        return StageHealth(pid=os.getpid())
+
+
 async def record(served: Any, path: Path) -> None:
     """Two pages of a server to which everything happens that it counts, before the first and between them."""
     samples: list[str] = []
     for at_s in (1_700_000_000.0, 1_700_000_000.0 + LATER_S):
-        caller = served.converse()
-        await caller.speak("spoken", TEXT)
-        await caller.until("finished")
-        await caller.speak("refused", TEXT, voice="nobody")
-        await caller.until("failed")
-        await caller.send("aborted", start=pb.Start())
-        await caller.send("aborted", abort=pb.Abort())
-        await caller.until("aborted")
-        served.app.metrics.ended(events.Failed(slow_reader(60.0)))
+        await happen(served)
         page = await asyncio.to_thread(fetch, f"http://127.0.0.1:{served.app.probes.port}/metrics")
         samples += lines(page, at_s)
-        caller.call.cancel()
     save(path, samples)
+
+
+async def happen(served: Any) -> None:
+    caller = served.converse()
+    await caller.speak("spoken", TEXT)
+    await caller.until("finished")
+    await caller.speak("refused", TEXT, voice="nobody")
+    await caller.until("failed")
+    await caller.send("aborted", start=pb.Start())
+    await caller.send("aborted", abort=pb.Abort())
+    await caller.until("aborted")
+    caller.call.cancel()
+    await served.idle()
+    metrics = served.app.metrics  # for what takes a minute, or is not built yet
+    metrics.ended(events.Failed(slow_reader(60.0)), events.Statistics(0, 0, 0, 0.0, 0.0, 0.0))
+    metrics.rpc_ended("ListVoices", "OK", 0.01)
 
 
 def fetch(url: str) -> str:
@@ -106,7 +145,7 @@ def whole(query: Query, replay: Replay) -> bool:
 async def test_every_panel_finds_the_labels_that_it_asks_for(
     serve: Callable[..., Awaitable[Any]], tmp_path: Path
 ) -> None:
-    await record(await serve("server.metrics_port=0"), tmp_path / "record.om")
+    await record(await serve("server.metrics_port=0", stages=TalkativeStages()), tmp_path / "record.om")
     known = await asyncio.to_thread(catalogue)
 
     def ask() -> list[str]:

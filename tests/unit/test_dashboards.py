@@ -126,7 +126,9 @@ def test_what_a_server_declares_is_found_with_type_labels_and_buckets() -> None:
     assert found["talkwire_ttfa_seconds"].kind == "histogram"
     assert TTFA_LIMIT_S in found["talkwire_ttfa_seconds"].buckets
     assert found["talkwire_utterances"].series == ("talkwire_utterances_total",)
-    assert "end" in found["talkwire_utterances"].labels
+    assert found["talkwire_utterances"].labels == ("end",)
+    assert found["talkwire_edge_used_ratio"].labels == ("edge",)
+    assert found["process_cpu_seconds"].series == ("process_cpu_seconds_total",)
     assert found["talkwire_build"].series == ("talkwire_build_info",)
 
 
@@ -146,6 +148,8 @@ def test_a_new_metric_gets_a_panel_of_its_own() -> None:
         ("talkwire_ttfa_seconds", "talkwire_ttfa_seconds: no such metric; did you mean talkwire_ttfa_seconds_"),
         ("talkwire:slo_bad:ratio_rate7m > 1", "talkwire:slo_bad:ratio_rate7m: no such metric; did you mean"),
         ("process_zzz", "process_zzz: no such metric"),
+        ('talkwire_utterances_total{reason="cap"}', "talkwire_utterances_total{end}: no such label: reason"),
+        ('rate(talkwire_rpc_seconds_bucket{code!~"OK",le="1.0"}[1m])', "talkwire_rpc_seconds{method}: no such label"),
     ],
 )
 def test_a_name_that_nobody_declares_is_an_error(expr: str, message: str) -> None:
@@ -169,7 +173,7 @@ def test_a_declaration_goes_before_a_wish() -> None:
     ],
 )
 def test_panels_follow_the_type_of_a_metric(kind: Kind, expected: str) -> None:
-    assert spread(Metric("talkwire_a", kind, "A."), "m")[0].expr.startswith(expected)
+    assert spread(Metric("talkwire_a", kind, "A.", ("m",)), "m")[0].expr.startswith(expected)
 
 
 def test_a_counter_is_shown_as_its_rate() -> None:
@@ -177,6 +181,8 @@ def test_a_counter_is_shown_as_its_rate() -> None:
     assert plain(counter)[0].expr == "rate(talkwire_a_total[$__rate_interval])"
     assert rates(counter).expr == "sum (rate(talkwire_a_total[$__rate_interval]))"
     assert plain(Metric("talkwire_a", "info", "A."))[0].expr == "talkwire_a_info"
+    with pytest.raises(UnknownMetricError, match="no such label: b"):
+        rates(counter, "b")
 
 
 def test_expressions_are_restricted_to_the_chosen_servers() -> None:

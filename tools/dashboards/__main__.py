@@ -21,7 +21,7 @@ def main(root: Path) -> int:
             print(f"written: {name}")
     for metric in WANTED:
         if metric.name in known.declared:
-            print(f"metrics.py has {metric.name} by now: its line in tools/dashboards/wanted.py can go")
+            print(f"the server has {metric.name} by now: its line in tools/dashboards/wanted.py can go")
     return 0
 
 

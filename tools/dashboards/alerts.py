@@ -107,7 +107,7 @@ def _load() -> Iterator[Alert]:
     )
     yield Alert(
         name="TalkwireKvCacheFull",
-        expr="talkwire_kv_cache_usage_ratio > 0.95",
+        expr="talkwire_talker_kv_used_ratio > 0.95",
         hold="10m",
         severity="ticket",
         summary="The KV cache of {{ $labels.instance }} is full",

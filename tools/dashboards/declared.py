@@ -1,38 +1,34 @@
-"""What the server declares, asked of a server: `server/talkwire_server/metrics.py` is the one source."""
+"""What the server declares: `server/talkwire_server/metrics` is the one source."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-from typing import cast, get_args
+from typing import cast
 
 from prometheus_client import Metric as Family
 
-from talkwire_pipeline.deploy import load
-from talkwire_pipeline.fakes import FakeStages
-from talkwire_server.app import App
-from tools.dashboards.metric import Kind, Metric
+from talkwire_server.metrics import Described, Metrics
+from tools.dashboards.metric import SUFFIXES, Kind, Metric
+from tools.metrics_table import catalogue
 
 
 def declared() -> dict[str, Metric]:
-    """All metrics of a server with fake stages, by name."""
-    return {metric.name: metric for metric in map(_metric, asyncio.run(_families()))}
+    """All metrics by name: the server's own, and those of its process that the Prometheus client knows."""
+    families = {family.name: family for family in Metrics().registry.collect()}
+    own = [_metric(described, families) for described in catalogue()]
+    others = [_process(family) for name, family in families.items() if name.startswith("process_")]
+    return {metric.name: metric for metric in (*own, *others)}
 
 
-async def _families() -> Iterable[Family]:
-    """It listens on a free port of loopback for a moment: some metrics come with the start alone."""
-    app = App(load("demo", environment={}), stages=FakeStages())
-    try:
-        await app.start()
-        async with app.pipeline:
-            return list(app.metrics.registry.collect())
-    finally:
-        await app.stop()
+def _metric(described: Described, families: dict[str, Family]) -> Metric:
+    kind = cast(Kind, described.kind)
+    name = described.name.removesuffix(SUFFIXES[kind][0]) if kind in ("counter", "info") else described.name
+    return Metric(name, kind, described.text, described.labels, _buckets(families.get(name)))
 
 
-def _metric(family: Family) -> Metric:
-    kind = cast(Kind, family.type if family.type in get_args(Kind) else "gauge")
-    # Labels are those of the series that are there: a metric whose labels take their values later shows none yet.
-    names = {name for sample in family.samples for name in sample.labels}
-    buckets = dict.fromkeys(sample.labels["le"] for sample in family.samples if "le" in sample.labels)
-    return Metric(family.name, kind, family.documentation, tuple(sorted(names - {"le"})), tuple(buckets))
+def _buckets(family: Family | None) -> tuple[str, ...]:
+    samples = family.samples if family is not None else []
+    return tuple(dict.fromkeys(sample.labels["le"] for sample in samples if "le" in sample.labels))
+
+
+def _process(family: Family) -> Metric:
+    return Metric(family.name, cast(Kind, family.type), family.documentation)

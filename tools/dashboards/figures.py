@@ -27,7 +27,8 @@ SHOWN = (
     ("overview", "First audio"),
     ("overview", "First audio, all of it"),
     ("overview", "Ends a second"),
-    ("overview", "Real-time factor"),
+    ("talker", "Duration of a step"),
+    ("codec_connector", "Messages a second"),
 )
 """Dashboards and panels in docs/img."""
 IMAGES = "docs/img"

@@ -19,12 +19,13 @@ WANTED_PAGE = "docs/metrics-wanted.md"
 """The page that lists `WANTED`."""
 _WANTED_HEAD = """# Metrics that are wanted
 
-The dashboards and alerts use these, and `server/talkwire_server/metrics.py` did not have them when they were written
+The dashboards and alerts use these, and the server did not have them when they were written
 (`tools/dashboards/wanted.py`). Their panels are empty, and their alerts silent, until it has. `make dashboards` names
-those that it has by now. Where it declares one as another type, the panels follow; the alerts count on the type below.
+those that it has by now.
 
-Counters with labels whose values are known should be there with 0 from the start, by reason, stage, edge and `ok`: of a
-series that begins with 1, Prometheus does not see the first event.
+Also wanted: the reasons of `talkwire_refusals_total` and `talkwire_failures_total` that are known should be there with
+0 from the start, as the ends of `talkwire_utterances_total` are. Of a series that begins with 1, Prometheus does not
+see the first event.
 
 | metric | type | what |
 |---|---|---|

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["counter", "gauge", "histogram", "summary", "info"]
-_SUFFIXES: dict[str, tuple[str, ...]] = {
+SUFFIXES: dict[Kind, tuple[str, ...]] = {
     "counter": ("_total",),
     "gauge": ("",),
     "histogram": ("_bucket", "_sum", "_count"),
     "summary": ("_sum", "_count"),
     "info": ("_info",),
 }
+"""What stands behind a metric's name in PromQL, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Metric:
         name: as the Prometheus client calls it: without `_total` and `_info`.
         kind: its type.
         text: what it is, a sentence.
-        labels: names of its labels, as far as they are known.
+        labels: names of its labels.
         buckets: upper bounds of a histogram, as its `le` label has them; empty: not known.
     """
 
@@ -36,7 +37,7 @@ class Metric:
     @property
     def series(self) -> tuple[str, ...]:
         """Its names in PromQL."""
-        return tuple(self.name + suffix for suffix in _SUFFIXES[self.kind])
+        return tuple(self.name + suffix for suffix in SUFFIXES[self.kind])
 
     @property
     def shown(self) -> str:

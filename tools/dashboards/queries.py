@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tools.dashboards.catalogue import NAMES
+from tools.dashboards.catalogue import NAMES, check_label
 from tools.dashboards.metric import Metric
 
 _SELECTOR = re.compile(NAMES.pattern + r"(?:\{(?P<labels>[^}]*)\})?")
@@ -39,7 +39,12 @@ def scoped(expr: str) -> str:
 
 
 def spread(metric: Metric, by: str = "") -> tuple[Query, ...]:
-    """How a duration or an amount is spread: quantiles of a histogram, the mean of a summary, a gauge as it is."""
+    """How a duration or an amount is spread: quantiles of a histogram, the mean of a summary, a gauge as it is.
+
+    `by`: a label, and one for each of its values; empty: all together. Raises `UnknownMetricError` for no label.
+    """
+    if by:
+        check_label(metric, by)
     legend = f" {{{{{by}}}}}" if by else ""
     groups = f" by ({by}) " if by else " "
     if metric.kind == "histogram":
@@ -53,7 +58,12 @@ def spread(metric: Metric, by: str = "") -> tuple[Query, ...]:
 
 
 def rates(metric: Metric, by: str = "") -> Query:
-    """A counter's rate a second, over all instances, or one for each value of a label."""
+    """A counter's rate a second, over all servers, or one for each value of a label.
+
+    Raises `UnknownMetricError` for a label that it does not have.
+    """
+    if by:
+        check_label(metric, by)
     groups, legend = (f" by ({by}) ", f"{{{{{by}}}}}") if by else (" ", "all")
     return Query(f"sum{groups}(rate({metric.series[0]}[$__rate_interval]))", legend)
 

@@ -13,6 +13,7 @@ GAP_LIMIT_MS = "100"
 OUR_FAULTS = (
     *(error.reason for error in (InternalError, UnavailableError, ResourceExhaustedError, TimedOutError)),
     "LIVE_UTTERANCES",
+    "MESSAGE_TOO_LARGE",
 )
 """Reasons of failures and refusals that are the server's; all others are the caller's, or a drain."""
 MIN_EVENTS = 20

@@ -21,7 +21,7 @@ _UNITS = {"_seconds": "s", "_bytes": "bytes", "_ratio": "percentunit"}
 
 
 def boards(known: Catalogue) -> list[Board]:
-    """All dashboards. What `metrics.py` declares and no panel shows gets a panel at the end of the first."""
+    """All dashboards. What the server declares and no panel shows gets a panel at the end of the first."""
     made = [make(known) for make in BOARDS]
     shown = {metric.name for board in made for expr in board.expressions for metric in known.used(expr)}
     others = [metric for name, metric in known.declared.items() if name not in shown]

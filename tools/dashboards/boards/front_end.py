@@ -29,10 +29,14 @@ def _rpcs(catalogue: Catalogue) -> tuple[Panel, ...]:
 
 
 def _admission(catalogue: Catalogue) -> tuple[Panel, ...]:
-    full = Query("talkwire_live_utterances / talkwire_capacity_utterances", "{{instance}}")
+    pairs = {"utterances": "talkwire_live_utterances", "queued_segments": "talkwire_queued_segments"}
+    full = tuple(
+        Query(f'{used} / on (job, instance) talkwire_capacity{{of="{of}"}}', f"{{{{instance}}}} {of}")
+        for of, used in pairs.items()
+    )
     return (
         Panel("Live utterances", (Query("talkwire_live_utterances", "{{instance}}"),)),
-        Panel("Share of the allowed", (full,), "percentunit", steps=(("green", None), ("red", 0.9))),
+        Panel("Share of the allowed", full, "percentunit", steps=(("green", None), ("red", 0.9))),
         Panel("Refusals a second", (rates(catalogue["talkwire_refusals"], "reason"),), "ops", "stack"),
         Panel("Waiting segments", (Query("talkwire_queued_segments", "{{instance}}"),)),
         Panel("Wait for a slot", spread(catalogue["talkwire_queue_wait_seconds"]), "s"),

@@ -61,7 +61,9 @@ def _speech(catalogue: Catalogue) -> tuple[Panel, ...]:
             "Real-time factor", spread(catalogue["talkwire_real_time_factor"]), steps=(("green", None), ("red", 1.0))
         ),
         Panel("Audio a second", (rates(catalogue["talkwire_audio_seconds"]),), "s"),
-        Panel("First audio event", spread(catalogue["talkwire_first_payload_seconds"]), "s"),
+        Panel("Longest gap of an utterance", spread(catalogue["talkwire_chunk_gap_seconds"]), "s"),
+        Panel("Duration of an utterance", spread(catalogue["talkwire_utterance_seconds"]), "s"),
+        Panel("Players that are dry", (rates(catalogue["talkwire_underrun_seconds"]),), text="Mean number of them."),
         Panel("Characters a second", (rates(catalogue["talkwire_characters"]),)),
     )
 
@@ -69,7 +71,7 @@ def _speech(catalogue: Catalogue) -> tuple[Panel, ...]:
 def _traffic(catalogue: Catalogue) -> tuple[Panel, ...]:
     live = (
         Query("sum(talkwire_live_utterances)", "live"),
-        Query("sum(talkwire_capacity_utterances)", "allowed"),
+        Query('sum(talkwire_capacity{of="utterances"})', "allowed"),
         Query("sum(talkwire_streams)", "streams"),
     )
     return (
@@ -89,11 +91,14 @@ def _processes(catalogue: Catalogue) -> tuple[Panel, ...]:
         Query("process_resident_memory_bytes", "{{instance}} server"),
         Query("talkwire_stage_resident_memory_bytes", "{{instance}} {{stage}}"),
     )
-    cpu = Query("rate(process_cpu_seconds_total[$__rate_interval])", "{{instance}}")
+    cpu = (
+        Query("rate(process_cpu_seconds_total[$__rate_interval])", "{{instance}} server"),
+        Query("rate(talkwire_stage_cpu_seconds_total[$__rate_interval])", "{{instance}} {{stage}}"),
+    )
     return (
         Panel("Stages", (up,), look="states", width=24, steps=_GOOD_WHEN_UP),
         Panel("Restarts", (restarts,)),
         Panel("Resident memory", memory, "bytes"),
-        Panel("Processor of the front end", (cpu,), "percentunit"),
+        Panel("Processor", cpu, "percentunit", text="1 is one core."),
         Panel("What runs", (Query("talkwire_build_info"),), look="table", width=24),
     )

@@ -11,6 +11,12 @@ from tools.dashboards.recording import RUNAWAY_ENDS
 _FRAME_S = 0.04
 """A row is so much audio: a step that takes longer than that falls behind its players."""
 
+PREFIX_HITS = (
+    "sum(rate(talkwire_talker_prefix_hits_total[$__rate_interval]))"
+    " / sum(rate(talkwire_talker_prefix_queries_total[$__rate_interval]))"
+)
+"""Share of prompt ids whose keys and values were there already."""
+
 
 def talker(catalogue: Catalogue) -> Board:
     """The dashboard."""
@@ -25,14 +31,15 @@ def talker(catalogue: Catalogue) -> Board:
 
 def _steps(catalogue: Catalogue) -> tuple[Panel, ...]:
     duration = spread(catalogue["talkwire_talker_step_seconds"])
-    steps = Query("sum(rate(talkwire_talker_step_seconds_count[$__rate_interval]))", "all")
     behind = (("green", None), ("red", _FRAME_S))
     return (
         Panel(
             "Duration of a step", duration, "s", text="A row is 40 ms of audio: longer steps fall behind.", steps=behind
         ),
-        Panel("Steps a second", (steps,), "ops"),
+        Panel("Steps a second", (rates(catalogue["talkwire_talker_steps"]),), "ops"),
         Panel("Rows a second", (rates(catalogue["talkwire_talker_rows"]),), "ops"),
+        Panel("Segments a second", (rates(catalogue["talkwire_talker_generations"]),), "ops"),
+        Panel("Steps that fail a second", (rates(catalogue["talkwire_talker_faults"]),), "ops"),
     )
 
 
@@ -40,22 +47,26 @@ def _slots(catalogue: Catalogue) -> tuple[Panel, ...]:
     used = (
         Query("talkwire_busy_slots", "{{instance}} given out"),
         Query('talkwire_stage_generations{stage="talker"}', "{{instance}} held"),
+        Query('talkwire_capacity{of="talker_slots"}', "{{instance}} there"),
     )
     return (
         Panel("Slots in use", used),
-        Panel("Slots in a step", spread(catalogue["talkwire_talker_batch_slots"])),
+        Panel("Slots in a step", spread(catalogue["talkwire_talker_step_slots"])),
+        Panel("Slots that are free", (Query("talkwire_talker_free_slots", "{{instance}}"),)),
         Panel("Wait for a slot", spread(catalogue["talkwire_queue_wait_seconds"]), "s"),
         Panel("Waiting segments", (Query("talkwire_queued_segments", "{{instance}}"),)),
+        Panel("Batch that gave way a second", (rates(catalogue["talkwire_preempted_segments"]),), "ops"),
     )
 
 
 def _cache(catalogue: Catalogue) -> tuple[Panel, ...]:
-    usage = Query("talkwire_kv_cache_usage_ratio", "{{instance}}")
+    usage = Query("talkwire_talker_kv_used_ratio", "{{instance}}")
+    hits = Query(PREFIX_HITS, "all")
     full = (("green", None), ("red", 0.95))
     return (
         Panel("KV cache in use", (usage,), "percentunit", text="The runners v1 and v2 have one.", steps=full),
         Panel("Preemptions a second", (rates(catalogue["talkwire_talker_preemptions"]),), "ops"),
-        Panel("Prefix cache, hits a second", (rates(catalogue["talkwire_prefix_cache_hits"]),), "ops"),
+        Panel("Prefix cache, hits", (hits,), "percentunit", text="Share of prompt ids that were found there."),
     )
 
 

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from tools.dashboards.alerts import VOICES
 from tools.dashboards.board import Board, Panel, Row
+from tools.dashboards.boards.talker import PREFIX_HITS
 from tools.dashboards.catalogue import Catalogue
-from tools.dashboards.queries import Query, rates
+from tools.dashboards.queries import Query
 
 _METHODS = "ListVoices|GetVoice|CreateVoice|DeleteVoice"
 _REASONS = "VOICE.*|CONSENT.*|REFERENCE.*"
 
 
-def voices(catalogue: Catalogue) -> Board:
+def voices(_: Catalogue) -> Board:
     """The dashboard."""
     rows = (
-        Row("References in the talker", _references(catalogue)),
+        Row("References in the talker", _references()),
         Row("Voices that are asked for", _asked()),
     )
     text = "References keep one voice over the segments of a stream, and carry the voices that callers bring."
     return Board("voices", VOICES, "talkwire: voices", text, rows)
 
 
-def _references(catalogue: Catalogue) -> tuple[Panel, ...]:
+def _references() -> tuple[Panel, ...]:
     return (
         Panel("References", (Query("talkwire_talker_references", "{{instance}}"),)),
         Panel("Rows that are free", (Query("talkwire_talker_free_reference_rows", "{{instance}}"),)),
-        Panel("Prefix cache, hits a second", (rates(catalogue["talkwire_prefix_cache_hits"]),), "ops"),
-        Panel("KV cache in use", (Query("talkwire_kv_cache_usage_ratio", "{{instance}}"),), "percentunit"),
+        Panel("Prefix cache, hits", (Query(PREFIX_HITS, "all"),), "percentunit"),
+        Panel("KV cache in use", (Query("talkwire_talker_kv_used_ratio", "{{instance}}"),), "percentunit"),
     )
 
 
