@@ -102,9 +102,11 @@ class Metrics:
         for counter, reasons in ((self._ended, _ENDS), (self._refused, _REFUSALS), (self._failed, _FAILURES)):
             for reason in reasons:
                 counter.labels(reason)
-        for threshold_ms in CONTINUITY_MS:
-            for ok in ("true", "false"):
+        for ok in ("true", "false"):
+            for threshold_ms in CONTINUITY_MS:
                 self._continuous.labels(ok, threshold_ms)
+            for what in ("tls", "tokens"):
+                self._reread.labels(what, ok)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
 
