@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection
 
 from talkwire_pipeline.deploy import Deploy
 from talkwire_pipeline.deploy.server import Server
+from talkwire_pipeline.errors import DeployError
 from talkwire_pipeline.pipeline import Pipeline
 from talkwire_pipeline.stages import Stages
 from talkwire_server.admission import Admission, draining
@@ -66,6 +67,16 @@ def _age(limits: Server) -> tuple[tuple[str, int], ...]:
         ("grpc.max_connection_age_ms", int(age_s * 1e3)),
         ("grpc.max_connection_age_grace_ms", int(grace_s * 1e3)),
     )
+
+
+def _show_channels(server: grpc.aio.Server) -> None:
+    try:
+        from grpc_channelz.v1 import channelz
+    except ModuleNotFoundError as error:
+        raise DeployError(
+            "server.channelz: true, and grpcio-channelz is not installed: install talkwire[server,channelz]"
+        ) from error
+    channelz.add_channelz_servicer(server)
 
 
 @dataclass
@@ -122,13 +133,17 @@ class App:
 
     def _build(self) -> grpc.aio.Server:
         most = self.deploy.server.max_streams_per_connection + SPARE_STREAMS
-        options = (*OPTIONS, ("grpc.max_concurrent_streams", most), *_age(self.deploy.server))
+        channelz = int(self.deploy.server.channelz)
+        own = (("grpc.max_concurrent_streams", most), ("grpc.enable_channelz", channelz))
+        options = (*OPTIONS, *own, *_age(self.deploy.server))
         server = grpc.aio.server(options=options, interceptors=[self._guard()])
         server.add_generic_rpc_handlers((SpeechServicer(self.admission, version()).handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if self.deploy.server.reflection:
             names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, server)
+        if self.deploy.server.channelz:
+            _show_channels(server)
         return server
 
     async def start(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
+from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -87,6 +88,15 @@ async def test_reflection_can_be_off(serve: Callable[..., Awaitable[Any]]) -> No
         await stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")])).read()
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert await health(served.channel, SERVICE) == SERVING
+
+
+async def test_channelz_is_there_for_who_asks_for_it(serve: Callable[..., Awaitable[Any]], served: Any) -> None:
+    asked = await serve("server.channelz=true")
+    answer = await channelz_pb2_grpc.ChannelzStub(asked.channel).GetServers(channelz_pb2.GetServersRequest())
+    assert len(answer.server) >= 1
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await channelz_pb2_grpc.ChannelzStub(served.channel).GetServers(channelz_pb2.GetServersRequest())
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_before_the_stages_are_ready_everything_is_unavailable() -> None:

@@ -87,6 +87,7 @@ class Server(Section, frozen=True, kw_only=True):
         metrics_port: HTTP port of `/metrics`; 0: any free one; unset: none.
         tracing: a span for each utterance, sent by OTLP (docs/operations.md).
         reflection: whether callers may ask for the contract.
+        channelz: gRPC's own view of its connections and sockets is served too.
         tls: who can read along, and whose machine may call.
         auth: who may call.
         quotas: what each key may have.
@@ -108,6 +109,7 @@ class Server(Section, frozen=True, kw_only=True):
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
     tracing: bool = False
     reflection: bool = True
+    channelz: bool = False
     tls: Tls = Tls()
     auth: Auth = Auth()
     quotas: Quotas = Quotas()
