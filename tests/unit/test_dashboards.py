@@ -18,7 +18,7 @@ from tools.dashboards.alerts import alert_groups
 from tools.dashboards.boards import boards
 from tools.dashboards.catalogue import Catalogue, UnknownMetricError
 from tools.dashboards.declared import declared
-from tools.dashboards.files import files
+from tools.dashboards.files import files, wanted_page
 from tools.dashboards.grafana import to_json
 from tools.dashboards.known import catalogue
 from tools.dashboards.metric import Kind, Metric
@@ -119,6 +119,8 @@ def test_every_wanted_metric_is_used_and_on_the_page() -> None:
     expressions = [expr for each in boards(known()) for expr in each.expressions] + rules
     assert {metric.name for metric in WANTED} <= {metric.name for expr in expressions for metric in known().used(expr)}
     assert all(f"| `{metric.shown}` |" in made()["docs/metrics-wanted.md"] for metric in WANTED)
+    page = wanted_page([Metric("talkwire_a", "counter", "A.", ("b",)), Metric("talkwire_c", "histogram", "C.")])
+    assert page.endswith("| `talkwire_a_total{b}` | counter | A. |\n| `talkwire_c` | histogram | C. |\n")
 
 
 def test_what_a_server_declares_is_found_with_type_labels_and_buckets() -> None:

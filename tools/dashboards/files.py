@@ -19,17 +19,11 @@ WANTED_PAGE = "docs/metrics-wanted.md"
 """The page that lists `WANTED`."""
 _WANTED_HEAD = """# Metrics that are wanted
 
-The dashboards and alerts use these, and the server did not have them when they were written
-(`tools/dashboards/wanted.py`). Their panels are empty, and their alerts silent, until it has. `make dashboards` names
-those that it has by now.
+What the dashboards and alerts use and the server does not have yet (`tools/dashboards/wanted.py`): panels stay empty
+and alerts silent until it has. `make dashboards` names those that it has by now.
 
-Also wanted: the reasons of `talkwire_refusals_total` and `talkwire_failures_total` that are known should be there with
-0 from the start, as the ends of `talkwire_utterances_total` are. Of a series that begins with 1, Prometheus does not
-see the first event.
-
-| metric | type | what |
-|---|---|---|
 """
+_WANTED_TABLE = "| metric | type | what |\n|---|---|---|\n"
 
 
 def files(known: Catalogue) -> dict[str, str]:
@@ -50,4 +44,5 @@ def _check_rules(known: Catalogue) -> None:
 
 def wanted_page(wanted: Iterable[Metric]) -> str:
     """docs/metrics-wanted.md."""
-    return _WANTED_HEAD + "".join(f"| `{metric.shown}` | {metric.kind} | {metric.text} |\n" for metric in wanted)
+    rows = [f"| `{metric.shown}` | {metric.kind} | {metric.text} |\n" for metric in wanted]
+    return _WANTED_HEAD + (_WANTED_TABLE + "".join(rows) if rows else "None.\n")

@@ -7,9 +7,5 @@ from __future__ import annotations
 
 from tools.dashboards.metric import Metric
 
-WANTED = (
-    Metric(
-        "talkwire_shared_memory_bytes", "gauge", "Size of all shared memory files that the server process has open."
-    ),
-)
+WANTED: tuple[Metric, ...] = ()
 """They have the names, kinds and labels that the expressions count on."""

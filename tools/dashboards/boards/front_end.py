@@ -20,11 +20,13 @@ def front_end(catalogue: Catalogue) -> Board:
 
 
 def _rpcs(catalogue: Catalogue) -> tuple[Panel, ...]:
+    rereads = (Query("sum by (what, ok) (increase(talkwire_rereads_total[$__rate_interval]))", "{{what}} ok={{ok}}"),)
     return (
         Panel("RPCs a second, by method", (rates(catalogue["talkwire_rpcs"], "method"),), "ops", "stack"),
         Panel("RPCs a second, by status", (rates(catalogue["talkwire_rpcs"], "code"),), "ops", "stack"),
         Panel("Duration", spread(catalogue["talkwire_rpc_seconds"], "method"), "s"),
         Panel("Open streams", (Query("talkwire_streams", "{{instance}}"),)),
+        Panel("Files of keys and certificates, read again", rereads),
     )
 
 
