@@ -14,18 +14,16 @@ import pytest
 pytest.importorskip("grafana_foundation_sdk", reason="the dependency group `dashboards` is not installed")
 
 from tools.dashboards import __main__ as writer
-from tools.dashboards.alerts import alert_groups
 from tools.dashboards.boards import boards
 from tools.dashboards.catalogue import Catalogue, UnknownMetricError
 from tools.dashboards.declared import declared
-from tools.dashboards.files import files, wanted_page
+from tools.dashboards.files import files
 from tools.dashboards.grafana import to_json
 from tools.dashboards.known import catalogue
 from tools.dashboards.metric import Kind, Metric
 from tools.dashboards.queries import plain, rates, scoped, spread
-from tools.dashboards.recording import recorded, recording_groups
+from tools.dashboards.recording import recorded
 from tools.dashboards.slo import BURNS, TTFA_LIMIT_S, WINDOWS
-from tools.dashboards.wanted import WANTED
 
 ROOT = Path(__file__).parents[2]
 UIDS = {
@@ -37,7 +35,7 @@ UIDS = {
 }
 BOARDS = tuple(f"docker/grafana/dashboards/{name}.json" for name in UIDS)
 RULES = tuple(f"docker/prometheus/rules/{name}.yml" for name in ("recording", "alerts"))
-FILES = (*BOARDS, *RULES, "docs/metrics-wanted.md")
+FILES = (*BOARDS, *RULES)
 
 
 @cache
@@ -114,15 +112,6 @@ def test_every_declared_metric_has_a_panel() -> None:
     assert set(known().declared) <= shown
 
 
-def test_every_wanted_metric_is_used_and_on_the_page() -> None:
-    rules = [rule.expr for group in (*recording_groups(), *alert_groups()) for rule in group.rules]
-    expressions = [expr for each in boards(known()) for expr in each.expressions] + rules
-    assert {metric.name for metric in WANTED} <= {metric.name for expr in expressions for metric in known().used(expr)}
-    assert all(f"| `{metric.shown}` |" in made()["docs/metrics-wanted.md"] for metric in WANTED)
-    page = wanted_page([Metric("talkwire_a", "counter", "A.", ("b",)), Metric("talkwire_c", "histogram", "C.")])
-    assert page.endswith("| `talkwire_a_total{b}` | counter | A. |\n| `talkwire_c` | histogram | C. |\n")
-
-
 def test_what_a_server_declares_is_found_with_type_labels_and_buckets() -> None:
     found = declared()
     assert found["talkwire_ttfa_seconds"].kind == "histogram"
@@ -136,7 +125,7 @@ def test_what_a_server_declares_is_found_with_type_labels_and_buckets() -> None:
 
 def test_a_new_metric_gets_a_panel_of_its_own() -> None:
     new = Metric("talkwire_novel_bytes", "gauge", "Something new.")
-    more = Catalogue({**known().declared, new.name: new}, WANTED, recorded())
+    more = Catalogue({**known().declared, new.name: new}, recorded())
     content = json.loads(to_json(boards(more)[0], more))
     (panel,) = (panel for panel in panels(content) if panel["title"] == new.name)
     assert panel["description"] == "Something new."
@@ -159,11 +148,11 @@ def test_a_name_that_nobody_declares_is_an_error(expr: str, message: str) -> Non
         known().used(expr)
 
 
-def test_a_declaration_goes_before_a_wish() -> None:
-    both = Catalogue({"talkwire_a": Metric("talkwire_a", "histogram", "A.")}, [Metric("talkwire_a", "gauge", "B.")])
-    assert both["talkwire_a"].text == "A."
+def test_a_metric_is_found_by_its_name_or_is_an_error() -> None:
+    one = Catalogue({"talkwire_a": Metric("talkwire_a", "histogram", "A.")})
+    assert one["talkwire_a"].text == "A."
     with pytest.raises(UnknownMetricError, match="talkwire_b"):
-        both["talkwire_b"]
+        one["talkwire_b"]
 
 
 @pytest.mark.parametrize(

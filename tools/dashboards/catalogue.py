@@ -26,23 +26,19 @@ class Catalogue:
 
     Args:
         declared: what the server has.
-        wanted: what is used and may not be there yet; `declared` goes before it.
         recorded: names of recorded series.
     """
 
-    def __init__(
-        self, declared: Mapping[str, Metric], wanted: Iterable[Metric] = (), recorded: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, declared: Mapping[str, Metric], recorded: Iterable[str] = ()) -> None:
         self.declared = declared
-        self._metrics = {metric.name: metric for metric in wanted} | dict(declared)
-        self._by_series = {series: metric for metric in self._metrics.values() for series in metric.series}
+        self._by_series = {series: metric for metric in declared.values() for series in metric.series}
         self._recorded = frozenset(recorded)
 
     def __getitem__(self, name: str) -> Metric:
         """The metric with this name (as `Metric.name`). Raises `UnknownMetricError`."""
-        if name not in self._metrics:
-            raise UnknownMetricError(self._unknown(name, self._metrics))
-        return self._metrics[name]
+        if name not in self.declared:
+            raise UnknownMetricError(self._unknown(name, self.declared))
+        return self.declared[name]
 
     def used(self, expression: str) -> list[Metric]:
         """The metrics that a PromQL expression names, in order.
