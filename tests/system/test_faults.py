@@ -6,8 +6,6 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,12 +13,12 @@ from contextlib import suppress
 import grpc.aio
 import pytest
 
+from support.callers import LONG_TEXT, heard, kill_a_client, rest, start
 from support.observed import NOT_SERVING, SERVING, Observed, until_equal, watching
 from support.pcm import same
 from talkwire import DeadlineExceeded, SpeechClient, Unavailable
 from talkwire.listen import say
 from talkwire.stream import Stream
-from talkwire.utterance import Utterance
 from talkwire.v1 import speech_pb2 as pb
 from talkwire.v1.speech_pb2_grpc import SpeechServiceStub
 from tools.server import serving
@@ -34,52 +32,15 @@ KILLED_CLIENTS = 20
 CLIENTS_AT_ONCE = 5
 SLOTS = 8
 TEXT = "A short one first. "
-LONG_TEXT = "This is said again and again, until somebody or something puts an end to it. " * 12
 GROWTH_MIB = 64
 """What allocators may keep; a leak of audio, rows or cache would be more than that."""
 ARGUMENTS = ("--profile", "demo", "--metrics-port", "0", "--log-level", "warning")
-CLIENT = """
-import asyncio, sys
-from talkwire import SpeechClient
-
-async def main(target, text):
-    async with SpeechClient(target) as client, client.converse() as stream:
-        for _ in range(3):
-            utterance = stream.utterance()
-            await utterance.push(text)
-            await utterance.end()
-        async for event in utterance:
-            print(type(event).__name__, flush=True)
-
-asyncio.run(main(*sys.argv[1:]))
-"""
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Observed]:
     with serving(*ARGUMENTS) as server:
         yield Observed(server)
-
-
-async def start(stream: Stream) -> Utterance:
-    """An utterance that will not end for long."""
-    utterance = stream.utterance()
-    await utterance.push(LONG_TEXT)
-    await utterance.end()
-    return utterance
-
-
-async def heard(utterance: Utterance) -> Utterance:
-    """Reads up to the first audio."""
-    while not isinstance(await anext(utterance), pb.Audio):
-        pass
-    return utterance
-
-
-async def rest(utterance: Utterance) -> None:
-    """Reads to the end."""
-    async for _ in utterance:
-        pass
 
 
 async def voice_of(target: str) -> bytes:
@@ -150,20 +111,6 @@ async def drop_many(target: str, seed: int) -> Counter[str]:
     return ends
 
 
-async def kill_a_client(target: str, places: asyncio.Semaphore, pieces: int) -> None:
-    """A client process with three utterances, killed when the last of them has begun to speak."""
-    async with places:
-        command = (sys.executable, "-c", CLIENT, target, LONG_TEXT)
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        while pieces:
-            line = await process.stdout.readline()
-            assert line, "the client has ended by itself"
-            pieces -= line == b"Audio\n"
-        process.kill()
-        await process.communicate()
-
-
 async def test_aborted_utterances_and_killed_clients_leave_nothing(server: Observed) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"random seed {seed}")
@@ -180,7 +127,7 @@ async def test_aborted_utterances_and_killed_clients_leave_nothing(server: Obser
     await server.until_idle()
 
     places, dice = asyncio.Semaphore(CLIENTS_AT_ONCE), random.Random(seed)
-    killed = (kill_a_client(server.target, places, dice.randint(1, 3)) for _ in range(KILLED_CLIENTS))
+    killed = (kill_a_client(server.target, dice.randint(1, 3), places) for _ in range(KILLED_CLIENTS))
     await asyncio.gather(*killed)
     await server.until_idle()
     assert server.figures()['talkwire_utterances_total{end="disconnected"}'] >= KILLED_CLIENTS
