@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 import urllib.parse
 import urllib.request
@@ -11,13 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from tools.dashboards.prometheus import MISSING, find, promtool
+from tools.dashboards.prometheus import promtool, running
 from tools.dashboards.queries import scoped
-
-STOP_S = 20.0
-"""A Prometheus that has not left by then is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,56 +59,15 @@ def _series(found: dict[str, object]) -> Series:
 
 @contextmanager
 def replayed(record: Path) -> Iterator[Replay]:
-    """Starts a Prometheus with the record on a free port of loopback. Raises `RuntimeError` where there is none."""
-    program = find("prometheus")
-    if program is None:
-        raise RuntimeError(MISSING)
-    with tempfile.TemporaryDirectory() as folder:
+    """Starts a Prometheus with the record. Raises `RuntimeError` where there is none."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         promtool("tsdb", "create-blocks-from", "openmetrics", record, folder)
-        (Path(folder) / "prometheus.yml").write_text("{}")
-        process = subprocess.Popen(_command(program, folder), stderr=subprocess.PIPE, text=True)
-        try:
-            assert process.stderr is not None
-            yield Replay(f"http://{_address(process.stderr)}", *_span(record))
-        finally:
-            _stop(process)
-
-
-def _command(program: Path, folder: str) -> list[str]:
-    return [
-        str(program),
-        f"--config.file={folder}/prometheus.yml",
-        f"--storage.tsdb.path={folder}",
-        "--storage.tsdb.retention.time=100y",
-        "--web.listen-address=127.0.0.1:0",
-        "--log.format=json",
-    ]
-
-
-def _address(log: IO[str]) -> str:
-    """Waits until it answers; where."""
-    address, seen = "", []
-    for line in log:
-        seen.append(line)
-        said = json.loads(line)
-        message = said.get("msg", "")
-        if message == "Listening on":
-            address = said["address"]
-        if message.startswith("Server is ready"):
-            return address
-    raise RuntimeError(f"Prometheus did not start:\n{''.join(seen[-10:])}")
+        with running(folder, "{}", "--storage.tsdb.retention.time=100y") as url:
+            yield Replay(url, *_span(record))
 
 
 def _span(record: Path) -> tuple[float, float]:
     """First and last time of a record."""
     times = [float(line.rpartition(" ")[2]) for line in record.read_text().splitlines() if not line.startswith("#")]
     return min(times), max(times)
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.communicate(timeout=STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
