@@ -15,6 +15,7 @@ from talkwire.stream import Stream
 from talkwire.utterance import Utterance
 from talkwire.v1 import speech_pb2 as pb
 
+TEXT = "A short one first. "
 LONG_TEXT = "This is said again and again, until somebody or something puts an end to it. " * 12
 _CLIENT = """
 import asyncio, sys

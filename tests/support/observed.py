@@ -54,12 +54,13 @@ class Observed:
     Attributes:
         target: for clients.
         pid: of the server process.
+        metrics: host and port of its metrics.
     """
 
     def __init__(self, server: Server) -> None:
         self.target = server.target
         self.pid = server.process.pid
-        self._page = f"http://{_METRICS.findall(server.line)[0]}/metrics"
+        self.metrics: str = _METRICS.findall(server.line)[0]
 
     def pid_of(self, stage: str) -> int:
         """The stage's process."""
@@ -80,9 +81,13 @@ class Observed:
         """Memory of each process."""
         return {name: _resident_mib(pid) for name, pid in self._processes().items()}
 
+    def threads(self) -> dict[str, int]:
+        """Threads of each process."""
+        return {name: len(os.listdir(f"/proc/{pid}/task")) for name, pid in self._processes().items()}
+
     def figures(self) -> dict[str, float]:
         """All of `/metrics`, by name with labels."""
-        with urllib.request.urlopen(self._page, timeout=LIMIT_S) as response:
+        with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=LIMIT_S) as response:
             lines = response.read().decode().splitlines()
         pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
         return {name: float(value) for name, _, value in pairs}

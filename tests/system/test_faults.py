@@ -13,7 +13,7 @@ from contextlib import suppress
 import grpc.aio
 import pytest
 
-from support.callers import LONG_TEXT, heard, kill_a_client, rest, start
+from support.callers import LONG_TEXT, TEXT, heard, kill_a_client, rest, start
 from support.observed import NOT_SERVING, SERVING, Observed, until_equal, watching
 from support.pcm import same
 from talkwire import DeadlineExceeded, SpeechClient, Unavailable
@@ -31,7 +31,6 @@ AT_ONCE_ON_A_STREAM = 2
 KILLED_CLIENTS = 20
 CLIENTS_AT_ONCE = 5
 SLOTS = 8
-TEXT = "A short one first. "
 GROWTH_MIB = 64
 """What allocators may keep; a leak of audio, rows or cache would be more than that."""
 ARGUMENTS = ("--profile", "demo", "--metrics-port", "0", "--log-level", "warning")
