@@ -8,6 +8,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"
+_RESET = "RST_STREAM"
 
 
 class FieldViolation(NamedTuple):
@@ -163,11 +164,16 @@ def from_status(status: status_pb2.Status) -> TalkwireError:
 
 
 def from_rpc(error: RpcFailure) -> TalkwireError:
-    """The error that a failed RPC stands for: its details where the server sent some, else its bare status."""
+    """The error that a failed RPC stands for: its details where the server sent some, else its bare status.
+
+    Behind a proxy a server that dies is a reset stream, which gRPC calls INTERNAL; it is the same as a lost connection.
+    """
     for key, value in error.trailing_metadata() or ():  # type: ignore[attr-defined]
         if key == _DETAILS_KEY:
             return from_status(status_pb2.Status.FromString(value))
-    return _make(error.code(), error.details() or "")
+    code, text = error.code(), error.details() or ""
+    lost = code is grpc.StatusCode.INTERNAL and _RESET in text
+    return _make(grpc.StatusCode.UNAVAILABLE if lost else code, text)
 
 
 def _make(

@@ -115,6 +115,23 @@ async def test_a_server_that_drains_is_seen_through_it(tmp_path: Path) -> None:
             assert "no server" in (await refused(client.health())).message
 
 
+async def test_a_server_that_dies_is_unavailable_behind_it(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="left with status -9"):
+        await kill_behind_nginx(tmp_path)
+
+
+async def kill_behind_nginx(folder: Path) -> None:
+    """Ends with the complaint of `serving`."""
+    whole, _ = nginx.examples()
+    with serving(*ARGUMENTS) as server, nginx.in_front(whole, folder, server.target) as front:
+        async with SpeechClient(front) as client, client.converse() as stream:
+            speaking = await heard(await start(stream))
+            silent = stream.utterance()  # is spoken again, if there is somebody to do so
+            server.process.kill()
+            assert "RST_STREAM" in (await refused(rest(speaking))).message
+            assert "no server" in (await refused(rest(silent))).message
+
+
 async def test_it_takes_tls_for_the_server(server: Server, tmp_path: Path) -> None:
     whole, secure = nginx.examples()
     authority = Authority(tmp_path)

@@ -79,6 +79,13 @@ def test_a_bare_status_has_no_details() -> None:
     assert (str(error), error.reason, error.violations, error.retry_after_s) == ("UNAVAILABLE", "", (), None)
 
 
+def test_a_reset_stream_is_a_server_that_is_gone() -> None:
+    text = "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"
+    error = errors.from_rpc(Rpc(grpc.StatusCode.INTERNAL, text))
+    assert (type(error), error.code, error.message) == (errors.Unavailable, grpc.StatusCode.UNAVAILABLE, text)
+    assert type(errors.from_rpc(Rpc(grpc.StatusCode.INTERNAL, "fault 7"))) is errors.Internal
+
+
 def test_trailing_details_outrank_the_bare_status() -> None:
     rich = status(code_pb2.NOT_FOUND, "no such voice", error_details_pb2.ErrorInfo(reason="VOICE_UNKNOWN"))
     trailing = (("other", b""), ("grpc-status-details-bin", rich.SerializeToString()))
