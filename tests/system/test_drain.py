@@ -14,7 +14,7 @@ import pytest
 from support.callers import heard, refused, rest
 from support.observed import NOT_SERVING, SERVING, Health, Observed, watching
 from support.pcm import same
-from talkwire import Options, SpeechClient
+from talkwire import Audio, Options, SpeechClient, Started
 from talkwire.listen import say
 from talkwire.stream import Stream
 from talkwire.utterance import Utterance
@@ -88,12 +88,16 @@ async def test_what_is_being_said_is_said_to_the_end_and_nothing_new_begins() ->
         await utterance.push(TEXT)
         await utterance.end()
         first = await anext(utterance.audio())
+        other = it.client.synthesize(TEXT, **SAME)
+        assert isinstance(await anext(other), Started)
 
         await it.told()
         for attempt in (say(it.stream, SHORT), it.client.speak(SHORT)):
             assert (await refused(attempt)).reason == "DRAINING"
         rest_of_it = [piece async for piece in utterance.audio()]
         assert same(b"".join([first, *rest_of_it]), undisturbed.audio)
+        whole = b"".join([event.data async for event in other if isinstance(event, Audio)])
+        assert same(whole, undisturbed.audio)
         assert it.server.process.poll() is None
 
         await open_end.push(SHORT)
