@@ -55,7 +55,7 @@ promtool: $(DEBIAN)/prometheus/.ready  ## promtool and prometheus from Debian's 
 nginx: $(DEBIAN)/nginx/.ready  ## nginx from Debian's package into .cache, for the tests of docs/recipes/nginx.md
 
 bench: $(RUNTIME)  ## figures of this machine: loads on a server, steps of the stages, connector
-	@for name in connector codec talker server converse; do $(BIN)/python -m benchmarks.$$name || exit 1; echo; done
+	@for name in connector codec talker server converse overload refusals; do $(BIN)/python -m benchmarks.$$name || exit 1; echo; done
 
 $(RUNTIME): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
