@@ -51,6 +51,11 @@ class Pace:
         """A segment's first audio took so long."""
         self.first_s += (took_s - self.first_s) * (_SHARE if self.first_s else 1)
 
+    def gave_up(self, after_s: float) -> None:
+        """A segment was dropped after so long that had no audio yet: it would have taken longer."""
+        if after_s > self.first_s:
+            self.spoke(after_s)
+
 
 def _no_room(_: object) -> bool:
     """Nobody gives way."""

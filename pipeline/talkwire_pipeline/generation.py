@@ -71,6 +71,16 @@ class Generation:
         return self.samples is not None and self.codec_over
 
     @property
+    def begins(self) -> bool:
+        """Whether somebody waits for its first audio: the first of an utterance that is listened to."""
+        return self.place is not None and self.place[0] == 0 and self.priority == 0
+
+    @property
+    def since_opened_s(self) -> float:
+        """How long ago it got a slot."""
+        return (time.monotonic_ns() - self.opened_ns) / 1e9
+
+    @property
     def coming(self) -> int:
         """Samples that are known to come and have not."""
         return 0 if self.samples is None else self.samples - self.received

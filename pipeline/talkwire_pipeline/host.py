@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from talkwire_pipeline.deploy.schema import Deploy
-from talkwire_pipeline.errors import UnavailableError
 from talkwire_pipeline.text.frontend import TextFrontEnd
 
 if TYPE_CHECKING:
@@ -25,10 +24,6 @@ class Host(Protocol):
         """Cuts and reads text."""
 
     @property
-    def ready(self) -> bool:
-        """Whether both stages take work."""
-
-    @property
     def first_audio_s(self) -> float:
         """How long a segment's first audio takes of late, from its slot on."""
 
@@ -36,8 +31,11 @@ class Host(Protocol):
     def credit_samples(self) -> int:
         """Samples that may be decoded ahead of what a caller has taken."""
 
-    def unavailable(self) -> UnavailableError:
-        """Why the pipeline is not ready."""
+    def check(self, priority: int, left_s: float) -> None:
+        """Whether a segment may begin to wait whose first audio must come within `left_s`.
+
+        Raises `UnavailableError` while a stage is down, and `ResourceExhaustedError` where it would come too late.
+        """
 
     def submit(self, generation: Generation) -> None:
         """Lets it wait for a slot; `Utterance.open_generation` follows."""

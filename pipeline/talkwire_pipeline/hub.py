@@ -15,7 +15,13 @@ import numpy as np
 from talkwire_pipeline.delay import DELAY
 from talkwire_pipeline.deploy.schema import Deploy
 from talkwire_pipeline.dispatch import Dispatcher
-from talkwire_pipeline.errors import InternalError, InvalidArgumentError, TalkwireError, UnavailableError
+from talkwire_pipeline.errors import (
+    InternalError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    TalkwireError,
+    UnavailableError,
+)
 from talkwire_pipeline.generation import STAGES, Generation
 from talkwire_pipeline.geometry import SAMPLE_RATE_HZ
 from talkwire_pipeline.messages import (
@@ -103,6 +109,19 @@ class Hub:
         ] or [f"the {stage} does not answer" for stage in STAGES if self.stages.health(stage).stalled]
         return UnavailableError(f"{' and '.join(states)}; try again in a moment")
 
+    def check(self, priority: int, left_s: float) -> None:
+        """Whether a segment may begin to wait whose first audio must come within `left_s`.
+
+        Raises `UnavailableError` while a stage is down, and `ResourceExhaustedError` where it would come too late.
+        """
+        if not self.ready:
+            raise self.unavailable()
+        wait_s = self.dispatcher.wait_s(priority)
+        takes_s = wait_s + self.first_audio_s
+        if self.dispatcher.held and takes_s > left_s:
+            text = f"the first audio would take about {takes_s:.2g} s, and first_audio_timeout_s leaves {left_s:.2g} s"
+            raise ResourceExhaustedError(text, retry_after_s=max(takes_s - left_s, 0.1))
+
     def enter(self, utterance: Utterance, own_voice: StreamVoice | None) -> None:
         """A new utterance; `own_voice` is closed with it."""
         self.utterances[utterance] = own_voice
@@ -188,6 +207,8 @@ class Hub:
         if generation.id not in self._generations:
             self.dispatcher.withdraw(generation)
             return False
+        if generation.begins and not generation.received:
+            self.dispatcher.pace.gave_up(generation.since_opened_s)
         generation.unreleased = set(STAGES)
         for stage in STAGES:
             self.stages.send(stage, Abort(generation=generation.id))
@@ -234,8 +255,8 @@ class Hub:
                 log.error("the %s said %s, which nobody awaits", stage, type(message).__name__)
 
     def _audio(self, generation: Generation, message: Audio) -> None:
-        if message.first_sample == 0:
-            self.dispatcher.pace.spoke((time.monotonic_ns() - generation.opened_ns) / 1e9)
+        if message.first_sample == 0 and generation.begins:
+            self.dispatcher.pace.spoke(generation.since_opened_s)
         samples = generation.fresh(message.samples, message.first_sample)
         if len(samples):
             generation.utterance.audio(generation, np.array(samples))
@@ -274,7 +295,7 @@ class Hub:
     def _free_slot(self, generation: Generation) -> None:
         if generation.holds_slot:
             generation.holds_slot = False
-            self.dispatcher.pace.held((time.monotonic_ns() - generation.opened_ns) / 1e9)
+            self.dispatcher.pace.held(generation.since_opened_s)
             self.dispatcher.free()
 
     def _on_state(self, stage: StageName, state: StageState) -> None:

@@ -10,6 +10,7 @@ async with Pipeline(load("demo")) as pipeline:
 from __future__ import annotations
 
 import dataclasses
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -192,18 +193,7 @@ class Pipeline:
             raise ResourceExhaustedError(f"{self.live} utterances are live: server.max_live_utterances")
         if self.queued >= limits.max_queued_segments:
             raise ResourceExhaustedError(f"{self.queued} segments wait for a slot: server.max_queued_segments")
-        self._check_wait(request)
-
-    def _check_wait(self, request: UtteranceRequest) -> None:
-        """Refuses what would wait longer for a slot than its first audio may take."""
-        if (limit_s := request.first_audio_timeout_s) is None:
-            return
-        dispatcher = self._hub.dispatcher
-        wait_s = dispatcher.wait_s(request.priority)
-        takes_s = wait_s + dispatcher.pace.first_s
-        if wait_s and takes_s > limit_s:
-            text = f"the first audio would take about {takes_s:.1f} s, more than first_audio_timeout_s: {limit_s:g} s"
-            raise ResourceExhaustedError(text, retry_after_s=max(takes_s - limit_s, 0.1))
+        self._hub.check(request.priority, request.first_audio_timeout_s or math.inf)
 
     def _sampling(self, choice: SamplingChoice) -> SamplingChoice:
         """The request's values, else the deployment's, else the checkpoint's, else the usual; the seed may be unset."""

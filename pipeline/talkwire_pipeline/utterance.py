@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -220,8 +221,10 @@ class Utterance:
         self._settle()
 
     def _submit(self, segment: Segment) -> None:
-        if not self._host.ready:
-            self.fail(self._host.unavailable())
+        try:
+            self._host.check(self.request.priority, math.inf if self.running else self._timers.left_s("first_audio"))
+        except TalkwireError as error:
+            self.fail(error)
             return
         generation = Generation(self, segment)
         self._parts.append(generation)

@@ -496,7 +496,7 @@ async def test_who_would_wait_too_long_is_refused_and_told_when_to_come_back(mak
     for each in (busy, waiting):
         each.push("Hello. ")
         each.end()
-    with pytest.raises(ResourceExhaustedError, match=r"about 4.5 s, more than first_audio_timeout_s: 3 s") as refused:
+    with pytest.raises(ResourceExhaustedError, match=r"about 4.5 s, and first_audio_timeout_s leaves 3 s") as refused:
         pipeline.open()
     assert refused.value.reason == "QUEUE_FULL"
     assert refused.value.retry_after_s == pytest.approx(1.5)
@@ -504,6 +504,42 @@ async def test_who_would_wait_too_long_is_refused_and_told_when_to_come_back(mak
     stages.release()
     for each in (busy, waiting):
         ended([event async for event in each], events.Finished)
+
+
+async def test_a_text_that_would_wait_too_long_is_refused_as_soon_as_it_is_there(make: Make) -> None:
+    pipeline, stages = await make("talker.max_num_seqs=1", "server.first_audio_timeout_s=3", slots=1)
+    early = pipeline.open()  # an idle language model: when it comes in there is room
+    pipeline._hub.dispatcher.pace.held(4.0)
+    stages.hold()
+    busy = pipeline.open()
+    busy.push("Hello. ")
+    busy.end()
+    early.push("Hello. ")
+    failed = ended([event async for event in early], events.Failed)
+    assert isinstance(failed.error, ResourceExhaustedError)
+    assert failed.error.reason == "QUEUE_FULL"
+    stages.release()
+    ended([event async for event in busy], events.Finished)
+
+
+async def test_a_slow_first_audio_of_old_does_not_keep_anybody_out_of_a_server_that_has_nothing_to_do(
+    make: Make,
+) -> None:
+    pipeline, stages = await make("talker.max_num_seqs=2", "server.first_audio_timeout_s=3", slots=2)
+    pipeline._hub.dispatcher.pace.spoke(60.0)
+    stages.hold()
+    first = pipeline.open()
+    first.push("Hello. ")
+    first.end()
+    with pytest.raises(ResourceExhaustedError, match="first_audio_timeout_s"):
+        pipeline.open()
+    stages.release()
+    ended([event async for event in first], events.Finished)
+    await until(lambda: not pipeline._hub.dispatcher.held)
+    second = pipeline.open()
+    second.push("Hello. ")
+    second.end()
+    ended([event async for event in second], events.Finished)
 
 
 async def test_what_can_no_longer_come_in_time_is_not_begun(make: Make) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from talkwire_pipeline.dispatch import Dispatcher
+from talkwire_pipeline.dispatch import Dispatcher, Pace
 
 MANY = 100
 
@@ -185,3 +185,12 @@ def test_a_text_of_nothing_but_silent_segments_needs_no_deep_stack() -> None:
     assert (dispatcher.busy, dispatcher.held) == (0, 0)
     dispatcher.submit(Segment("b", log))
     assert dispatcher.busy == 1
+
+
+def test_who_gave_up_before_the_first_audio_counts_as_late_and_never_as_early() -> None:
+    pace = Pace()
+    pace.spoke(1.0)
+    pace.gave_up(0.1)
+    assert pace.first_s == 1.0
+    pace.gave_up(2.0)
+    assert pace.first_s == pytest.approx(1.1)
