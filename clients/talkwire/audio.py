@@ -19,7 +19,7 @@ Event = pb.Started | pb.Audio | pb.Timing | pb.Flushed | pb.Finished | pb.Aborte
 """What an utterance yields, in order; the messages of the contract themselves. A failure is raised instead."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Speech:
     """A finished utterance: `audio` holds its samples, mono, signed 16 bit little endian, without a header."""
 
@@ -29,6 +29,9 @@ class Speech:
     statistics: pb.Statistics
     capped: bool
     """Whether the model had to be stopped: the end of the text may be missing."""
+
+    def __repr__(self) -> str:
+        return f"<Speech of {self.duration_s:.2f} s at {self.sample_rate_hz} Hz, ttfa_s {self.statistics.ttfa_s:.3f}>"
 
     @property
     def duration_s(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -132,9 +132,11 @@ async def _info(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(MessageToJson(info, preserving_proto_field_name=True))
         return
-    for key, value in MessageToDict(info, preserving_proto_field_name=True).items():
-        if key != "deploy_json":
-            print(f"{key}: {_flat(value)}")
+    values = MessageToDict(info, preserving_proto_field_name=True)
+    for name, field in info.DESCRIPTOR.fields_by_name.items():
+        if name in values and name != "deploy_json":
+            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+            print("\n".join(_lines(name, values[name], is_map)))
 
 
 async def _health(arguments: argparse.Namespace) -> None:
@@ -143,6 +145,20 @@ async def _health(arguments: argparse.Namespace) -> None:
     print(health.name)
     if health is not Health.SERVING:
         raise Unavailable(f"{arguments.target} is {health.name}", reason=health.name)
+
+
+def _lines(name: str, value: object, is_map: bool) -> Iterator[str]:
+    """A field of the answer: what has parts has a line for each."""
+    if isinstance(value, dict):
+        yield f"{name}:"
+        for key, item in sorted(value.items()) if is_map else value.items():
+            yield f"  {key}: {_flat(item)}"
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        yield f"{name}:"
+        for item in value:
+            yield f"  {_flat(item)}"
+    else:
+        yield f"{name}: {_flat(value)}"
 
 
 def _flat(value: object) -> str:

@@ -199,6 +199,8 @@ async def test_info_and_health(target: str) -> None:
     )
     assert "server_version: 9.9" in info.out
     assert "deploy_json" not in info.out
+    assert "library_versions:\n  a: 1\n  b: 2\n" in info.out
+    assert "audio_formats:\n  encoding AUDIO_ENCODING_WAV, sample_rate_hz 24000\n" in info.out
     assert json.loads(whole.out)["model"]["name"] == "fake"
     assert (health.status, health.out) == (0, "SERVING\n")
 

@@ -119,7 +119,14 @@ class FakeSpeech(speech_pb2_grpc.SpeechServiceServicer):
 
     async def GetServerInfo(self, request: pb.GetServerInfoRequest, context: Any) -> pb.GetServerInfoResponse:
         model = pb.ModelInfo(name="fake", sample_rate_hz=SAMPLE_RATE_HZ)
-        return pb.GetServerInfoResponse(server_version="9.9", model=model, voices=["", "missing"], deploy_json="{}")
+        return pb.GetServerInfoResponse(
+            server_version="9.9",
+            model=model,
+            voices=["", "missing"],
+            deploy_json="{}",
+            library_versions={"b": "2", "a": "1"},
+            audio_formats=[pb.AudioFormat(encoding=pb.AUDIO_ENCODING_WAV, sample_rate_hz=24_000)],
+        )
 
     def _on_done(self, context: Any) -> None:
         self.rpc_ended.set()

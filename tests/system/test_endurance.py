@@ -32,6 +32,8 @@ GROWTH_MIB = 8.0
 SPARE_THREADS = 2
 """gRPC starts one more where it likes to."""
 ARGUMENTS = ("--profile", "demo", "--metrics-port", "0", "--log-level", "error")
+CUT_WHILE_WRITING = grpc.StatusCode.INTERNAL
+"""What gRPC's client says of a call that ends during a write (grpc issue 36066); the server never says it here."""
 Call = Any
 """A `Converse`."""
 ENDS = ("finished", "aborted", "failed")
@@ -83,7 +85,7 @@ async def deadline(call: Call, dice: random.Random) -> None:
     """The call has one (see `drop`), and it passes."""
     with suppress(grpc.RpcError, asyncio.InvalidStateError):
         await speak(call, dice)
-    assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert await call.code() in (grpc.StatusCode.DEADLINE_EXCEEDED, CUT_WHILE_WRITING)
 
 
 async def half_close(call: Call, dice: random.Random) -> None:
@@ -194,6 +196,7 @@ async def test_ten_thousand_dropped_rpcs_leave_nothing_behind(server: Observed) 
         seen.append(await holding(server, first))
         print(f"{ways.total():6} RPCs {seen[-1]}", flush=True)
     print(dict(ways), ends(server))
+    assert not [name for name in ends(server) if "INTERNAL" in name]
     assert ways.total() == RPCS
     assert len(ways) == len(WAYS) + 1
     halves = seen[: ROUNDS // 2], seen[ROUNDS // 2 :]

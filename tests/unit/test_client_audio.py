@@ -21,6 +21,11 @@ def test_a_wav_file_holds_the_samples(tmp_path: Path) -> None:
         assert file.readframes(9) == speech.audio
 
 
+def test_a_speech_is_shown_in_a_line() -> None:
+    speech = Speech(bytes(3200), 16000, (), pb.Statistics(ttfa_s=0.25), capped=False)
+    assert repr(speech) == "<Speech of 0.10 s at 16000 Hz, ttfa_s 0.250>"
+
+
 def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Speech(b"", 16000, (), pb.Statistics(), capped=False).save(tmp_path / "nowhere" / "a.wav")
