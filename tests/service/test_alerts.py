@@ -170,6 +170,13 @@ CASES = (
         (("TalkwireQueueFull", "ticket"),),
     ),
     Case(
+        "the queue is too long when the text is there",
+        "TalkwireQueueFull",
+        {**ended(30, complete=1000), **counted("failures", "reason", "QUEUE_FULL", 2, 30)},
+        "20m",
+        (("TalkwireQueueFull", "ticket"),),
+    ),
+    Case(
         "one refusal",
         "TalkwireQueueFull",
         {**ended(30, complete=1000), **held("talkwire_refusals_total", "0x10 1x20", 'reason="LIVE_UTTERANCES",')},

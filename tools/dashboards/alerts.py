@@ -14,6 +14,7 @@ OVERVIEW, TALKER, CODEC, FRONT_END, VOICES = (
 """Uids of the dashboards."""
 _RUNAWAYS = RUNAWAY_ENDS.replace("|", ", ")
 _FULL = '{reason=~"QUEUE_FULL|LIVE_UTTERANCES"}'
+_SENT_AWAY = ("talkwire_refusals_total", "talkwire_failures_total")  # at the start, or when the first text was there
 OLD_ENOUGH = "on (job, instance) time() - process_start_time_seconds > 7 * 3600"
 """Holds for servers that run for longer than the growth alerts look back."""
 
@@ -81,7 +82,7 @@ def _processes() -> Iterator[Alert]:
 def _load() -> Iterator[Alert]:
     yield Alert(
         name="TalkwireQueueFull",
-        expr=f"sum by (job, instance, reason) (rate(talkwire_refusals_total{_FULL}[5m])) > 0",
+        expr=" or ".join(f"sum by (job, instance, reason) (rate({each}{_FULL}[5m])) > 0" for each in _SENT_AWAY),
         hold="5m",
         severity="ticket",
         summary="{{ $labels.instance }} is full: {{ $labels.reason }}",
