@@ -172,11 +172,12 @@ class Pipeline:
         return utterance
 
     def _completed(self, request: UtteranceRequest) -> UtteranceRequest:
-        """With the deployment's values where it has none."""
+        """With the deployment's values where it has none; nobody listens to batch, which is never late."""
+        late_s = self.deploy.server.first_audio_timeout_s if request.priority == 0 else None
         return dataclasses.replace(
             request,
             language=request.language or self.deploy.model.language,
-            first_audio_timeout_s=request.first_audio_timeout_s or self.deploy.server.first_audio_timeout_s,
+            first_audio_timeout_s=request.first_audio_timeout_s or late_s,
         )
 
     def _admit(self, request: UtteranceRequest) -> None:

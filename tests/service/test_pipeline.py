@@ -501,6 +501,7 @@ async def test_who_would_wait_too_long_is_refused_and_told_when_to_come_back(mak
     assert refused.value.reason == "QUEUE_FULL"
     assert refused.value.retry_after_s == pytest.approx(1.5)
     pipeline.open(UtteranceRequest(first_audio_timeout_s=5)).abort()
+    pipeline.open(UtteranceRequest(priority=1)).abort()  # nobody listens to it
     stages.release()
     for each in (busy, waiting):
         ended([event async for event in each], events.Finished)

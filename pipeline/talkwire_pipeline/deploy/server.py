@@ -75,8 +75,8 @@ class Server(Section, frozen=True, kw_only=True):
         max_streams_per_key: the same for all connections of callers with one key; unset: no limit.
         max_queued_segments: segments that may wait for a slot before new utterances are refused.
         idle_timeout_s: a stream with no live utterance and no event for so long is ended.
-        first_audio_timeout_s: limit from the first text to the first audio where the request has none; unset: none. New
-            utterances that would wait too long for a slot to keep it are refused.
+        first_audio_timeout_s: limit from the first text to the first audio of interactive utterances whose request has
+            none; unset: none. Those that would not keep it are refused.
         utterance_timeout_s: limit from start to end event where the request has none.
         max_message_bytes: a larger request message is refused by us (the transport's own limit is 16 MiB).
         max_buffered_audio_s: audio that may be decoded ahead of what the caller has taken.
