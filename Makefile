@@ -1,8 +1,10 @@
 # Everything that a checkout needs; `make help` lists it. Nothing outside the folder is touched.
 PYTHON ?= python3
 VENV ?= .venv
-# Pinned, and installed first: a range takes whatever build is newest. On a machine without a GPU, point pip at
-# PyTorch's index of CPU builds before the first `make` to save a download of some gigabytes.
+# Pinned, and installed first: a range takes whatever build is newest. On a machine without a GPU, save a download of
+# some gigabytes by PyTorch's index of CPU builds, whose address is on PyTorch's page "Start locally":
+#   export PIP_EXTRA_INDEX_URL=THAT_ADDRESS
+# before the first `make`. pip then finds 2.13.0+cpu there, and takes it.
 TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime

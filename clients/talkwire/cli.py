@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Coroutine, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -32,10 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Coroutine[Any, Any, None] = arguments.command(arguments)
     try:
         asyncio.run(command)
+        sys.stdout.flush()
         return 0
     except TalkwireError as error:
         print(f"talkwire: {error.message}{_advice(error, arguments)}", file=sys.stderr)
         return exit_status(error)
+    except BrokenPipeError:  # whoever reads our output has had enough; Python would say so once more when it leaves
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
     except OSError as error:
         print(f"talkwire: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -180,9 +185,18 @@ def _advice(error: TalkwireError, arguments: argparse.Namespace) -> str:
     if error.retry_after_s is not None:
         return f" (try again in {error.retry_after_s:g} s)"
     if isinstance(error, Unavailable) and not error.reason:  # a server of ours gives a reason: this is gRPC's own
-        hint = "" if speaks_tls(arguments) else "; --tls or --tls-ca if it speaks TLS"
-        return f" (is there a server at {arguments.target}? `talkwire-server serve` starts one{hint})"
+        return f" (is there a server at {arguments.target}? `talkwire-server serve` starts one{_tls(error, arguments)})"
     return ""
+
+
+def _tls(error: TalkwireError, arguments: argparse.Namespace) -> str:
+    if not speaks_tls(arguments):
+        return "; --tls or --tls-ca if it speaks TLS"
+    words = {
+        "CERTIFICATE_VERIFY_FAILED": "; --tls-ca names the file of who vouches for its certificate",
+        "WRONG_VERSION_NUMBER": "; leave --tls and the like out if it speaks plain text",
+    }
+    return next((hint for word, hint in words.items() if word in error.message), "")
 
 
 if __name__ == "__main__":

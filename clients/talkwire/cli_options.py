@@ -43,9 +43,12 @@ def _token(path: str | None) -> str | None:
     if path is None:
         return os.environ.get(TOKEN_VARIABLE) or None
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        token = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"--token-file {path}: cannot be read: {error}") from None
+    if len(token.split()) != 1:
+        raise InvalidArgument(f"--token-file {path}: must hold the token and nothing else, not the server's line of it")
+    return token
 
 
 def _target(text: str) -> str:

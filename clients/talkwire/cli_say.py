@@ -25,6 +25,7 @@ from talkwire.utterance import Utterance
 
 _HEAD = ("file", "duration s", "TTFA s", "RTF")
 _STDIN_BYTES = 4096
+_SUFFIXES = ("", ".wav", ".wave")
 
 
 async def say(arguments: argparse.Namespace) -> None:
@@ -46,7 +47,12 @@ async def say(arguments: argparse.Namespace) -> None:
 def _sink(arguments: argparse.Namespace) -> Sink:
     if arguments.play:
         return Loudspeaker()
-    return Pipe() if arguments.output == "-" else WavFile(Path(arguments.output))
+    if arguments.output == "-":
+        return Pipe()
+    path = Path(arguments.output)
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InvalidArgument(f"-o {path}: a WAV file is written; name it .wav, or take the samples from `-o -`")
+    return WavFile(path)
 
 
 async def _say_one(stream: Stream, arguments: argparse.Namespace, sink: Sink) -> Heard:

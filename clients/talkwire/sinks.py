@@ -44,19 +44,22 @@ class WavFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._rate_hz = 0
         self._file: wave.Wave_write | None = None
 
     def begin(self, sample_rate_hz: int) -> None:
-        """See `Sink`. What was in the file goes now, and not before there is something in its place."""
-        self._out: IO[bytes] = open(self._path, "wb")  # noqa: SIM115 - closed on leaving
-        self._file = wav_writer(self._out, sample_rate_hz)
-        self._file.writeframes(b"")
+        """See `Sink`."""
+        self._rate_hz = sample_rate_hz
 
     async def write(self, data: bytes) -> None:
-        """See `Sink`."""
-        assert self._file is not None
+        """See `Sink`. What was in the file goes with the first samples: there is something in its place."""
+        self._file = self._file or self._create()
         self._file.writeframes(data)
         self._out.flush()
+
+    def _create(self) -> wave.Wave_write:
+        self._out: IO[bytes] = open(self._path, "wb")  # noqa: SIM115 - closed on leaving
+        return wav_writer(self._out, self._rate_hz)
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)

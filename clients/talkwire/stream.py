@@ -40,6 +40,7 @@ ConverseCall = grpc.aio.StreamStreamCall[pb.ConverseRequest, pb.ConverseResponse
 
 _log = logging.getLogger("talkwire")
 _CLOSE_S = 1.0
+_ACCEPT_S = 1.0
 _ID_CHARS = 128
 _LOST_CAUSE = "Internal error from Core"
 
@@ -139,6 +140,7 @@ class Stream:
     async def _write(self, call: ConverseCall) -> None:
         """Writes until the half-close. A broken call is the reader's to report."""
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await _accepted(call)
             while (request := await self._outbox.take()) is not None:
                 await call.write(request)
             await call.done_writing()
@@ -208,10 +210,22 @@ class Stream:
 
     def _complain(self, error: TalkwireError, utterance: Utterance | None) -> None:
         """An `error` ends nothing, but an utterance that the server has not even begun will never be answered."""
-        if utterance and utterance.started is None:
+        if utterance is None:
+            _log.info("the server refused an event: %s", error.message)
+        elif utterance.started is None:
             utterance.deliver(error)
         else:
-            _log.info("the server refused an event: %s", error.message)
+            utterance.complain(error)
+
+
+async def _accepted(call: ConverseCall) -> None:
+    """Returns when the server has let the call in, or sent it away: a refusal that meets a write is lost (`_cause`).
+
+    Only for so long: somebody between us may hold the server's word back until there is more of it.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_ACCEPT_S):
+            await call.initial_metadata()
 
 
 def _cause(error: grpc.aio.AioRpcError) -> TalkwireError:

@@ -23,8 +23,10 @@ _ENDS = (pb.Finished, pb.Aborted, TalkwireError)
 class Utterance:
     """Text goes in by `push`, `flush` and `end`; events come out by `async for`, in order, the end event last.
 
-    A failure is raised by the iteration. What arrives waits here without limit, so that no utterance of a stream
-    holds up another. As a context manager it aborts on leaving unless it has ended. Made by `Stream.utterance`.
+    A failure is raised by the iteration. So is a refusal of something that was sent (text beyond a quota, say), but
+    that ends nothing: the next one is waited for by iterating again. What arrives waits here without limit, so that no
+    utterance of a stream holds up another. As a context manager it aborts on leaving unless it has ended. Made by
+    `Stream.utterance`.
 
     Where the connection is lost before the first audio, it is spoken again on another one, once, with the same seed;
     events that were heard before do not come again. After the first audio it fails with `Unavailable`.
@@ -98,14 +100,18 @@ class Utterance:
     async def audio(self) -> AsyncGenerator[bytes, None]:
         """The audio as it comes, up to the end of the utterance, finished or aborted: `async for chunk in u.audio()`.
 
-        Bytes are those of the encoding that was asked for. Other events are read over; raises the failure.
+        Bytes are those of the encoding that was asked for. Other events are read over; raises the failure, or a
+        refusal of something that was sent.
         """
         async for event in self:
             if isinstance(event, pb.Audio):
                 yield event.data
 
     async def speech(self) -> Speech:
-        """All that has not been read yet, put together. Raises the failure, or `Cancelled` if it was aborted."""
+        """All that has not been read yet, put together.
+
+        Raises the failure, a refusal of something that was sent, or `Cancelled` if it was aborted.
+        """
         builder = SpeechBuilder(self.started)
         async for event in self:
             builder.add(event)
@@ -120,6 +126,14 @@ class Utterance:
             self._ended.set()
         elif self._muted or not self.replay.is_new(event):
             return
+        self._arrive(event)
+
+    def complain(self, refusal: TalkwireError) -> None:
+        """Something that was sent was not taken. For the stream's reader only."""
+        if not self._muted:
+            self._arrive(refusal)
+
+    def _arrive(self, event: Event | TalkwireError) -> None:
         self._events.append(event)
         self._arrived.set()
 

@@ -93,7 +93,11 @@ class Admission:
     def push(self, utterance: Utterance, text: str) -> None:
         """More text for a live utterance. Raises what it raises, and what the quota of its key has against it."""
         key = self._keys.get(utterance.server_id, "")
-        self.ledger.check(key, len(text))
+        try:
+            self.ledger.check(key, len(text))
+        except TalkwireError as error:
+            self.metrics.refused(error.reason)
+            raise
         utterance.push(text)
         self.ledger.spend(key, len(text))
 
@@ -151,6 +155,11 @@ class Admission:
             log.error("an abort failed", exc_info=error)
         else:
             self.metrics.abort_s.observe(took_s)
+
+    @property
+    def live(self) -> int:
+        """Utterances that are live now, of all streams."""
+        return len(self._live)
 
     def _count(self) -> None:
         self.metrics.live.set(len(self._live))

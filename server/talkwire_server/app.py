@@ -197,6 +197,7 @@ class App:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await _unless(hurry, self.admission.empty())
+        log.info("drained: %d utterances are cut off", self.admission.live)
         self.admission.fail_all(draining())
 
     async def stop(self) -> None:

@@ -62,6 +62,7 @@ class SpeechServicer:
         async with self._answered("Converse", context), self._session(context) as session:
             reader = asyncio.create_task(session.read(events))
             try:
+                await _accept(context)
                 while (outgoing := await session.next()) is not None:
                     await _write(context, _fill(pb.ConverseResponse(), outgoing), outgoing)
             finally:
@@ -136,6 +137,14 @@ async def _answering(context: Context) -> AsyncIterator[None]:
         fault, fault_id = internal_error("the call")
         log.exception("fault %s", fault_id)
         await refuse(context, fault, fault_id)
+
+
+async def _accept(context: Context) -> None:
+    """Tells the caller that the call is let in, before it says a word."""
+    try:
+        await context.send_initial_metadata(())
+    except grpc.aio.InternalError as gone:
+        raise asyncio.CancelledError from gone
 
 
 async def _write(context: Context, response: Message, outgoing: Outgoing) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,21 @@ async def test_who_is_refused_is_told_why(serve: Serve, authority: Authority, se
         assert narrow.value.reason == "METHOD_NOT_ALLOWED"
 
 
+@pytest.mark.parametrize(("token", "error"), [("bad", Unauthenticated), ("narrow", PermissionDenied)])
+async def test_a_stream_is_told_so_too_whatever_is_on_its_way(
+    serve: Serve, tokens: str, token: str, error: type[Exception]
+) -> None:
+    served = await serve(tokens)
+    for _ in range(30):
+        async with SpeechClient(target(served), token=token) as client, client.converse() as stream:
+            utterance = stream.utterance()
+            with suppress(error):
+                for word in TEXT.split():
+                    await utterance.push(word)
+            with pytest.raises(error):
+                await utterance.speech()
+
+
 async def test_a_token_to_loopback_in_plain_text_takes_no_proxy(
     serve: Serve, tokens: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,3 +152,18 @@ async def test_the_command_line(serve: Serve, authority: Authority, server: Pair
     status, err = await run("info", *files)
     assert status == 1
     assert "the call has no token" in err
+    status, err = await run("info", "--tls")
+    assert status == 3
+    assert "--tls-ca names the file" in err
+    status, err = await run("info")
+    assert status == 3
+    assert "if it speaks TLS" in err
+
+
+async def test_the_command_line_against_plain_text(serve: Serve) -> None:
+    served = await serve()
+    command = (sys.executable, "-m", "talkwire.cli", "info", "--tls", "--target", target(served))
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, err = await process.communicate()
+    assert process.returncode == 3
+    assert b"leave --tls and the like out" in err

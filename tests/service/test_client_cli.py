@@ -205,6 +205,21 @@ async def test_info_and_health(target: str) -> None:
     assert (health.status, health.out) == (0, "SERVING\n")
 
 
+async def test_a_reader_who_has_had_enough_is_no_fault(target: str) -> None:
+    commands = (("info", "--json"), ("say", "hello", "-o", "-"))
+    for command in commands:
+        into, out = os.pipe()
+        os.close(into)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "talkwire.cli", *command, "--target", target),
+            stdout=out,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        os.close(out)
+        _, err = await process.communicate()
+        assert (process.returncode, err) == (1, b"")
+
+
 async def test_bench_prints_json(target: str) -> None:
     ran = await talkwire("bench", "--streams", "1,3", "--utterances", "5", "--json", "--target", target)
     assert ran.status == 0, ran.err
@@ -221,6 +236,8 @@ async def test_bench_prints_json(target: str) -> None:
         (("say",), 2, "give a text, or --file"),
         (("say", "--file", "nowhere.txt"), 1, "nowhere.txt"),
         (("say", "-o", "/dev/null/x.wav", "hello"), 1, "/dev/null"),
+        (("say", "-o", "x.mp3", "hello"), 2, "-o x.mp3: a WAV file is written"),
+        (("health", "--token-file", "/dev/null"), 2, "--token-file /dev/null: must hold the token"),
         (("bench", "--voice", "broken"), 3, "the stage is down"),
     ],
 )

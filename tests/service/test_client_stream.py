@@ -108,6 +108,31 @@ async def test_audio_comes_by_itself_up_to_the_end(client: SpeechClient) -> None
             await anext(stream.utterance(voice="missing").audio())
 
 
+async def test_text_that_is_not_taken_is_said_where_one_listens(client: SpeechClient) -> None:
+    async with client.converse() as stream:
+        utterance, dropped = stream.utterance(voice="picky"), stream.utterance(voice="picky")
+        for word in ("one", "2", "three", "4"):
+            await utterance.push(word)
+            await dropped.push(word)
+        await utterance.end()
+        assert isinstance(await anext(utterance), Started)
+        for _ in range(2):
+            with pytest.raises(ResourceExhausted, match="the queue is full"):
+                await anext(utterance)
+        assert (await utterance.speech()).statistics.character_count == len("onethree")
+        assert await dropped.abort() is not None
+        with pytest.raises(Cancelled):  # its answers went with all that waited
+            await dropped.speech()
+
+
+async def test_a_server_whose_word_is_held_back_is_spoken_to(client: SpeechClient, service: FakeSpeech) -> None:
+    service.accepts_at_once = False
+    async with client.converse() as stream, stream.utterance() as utterance:
+        await utterance.push("word")
+        await utterance.end()
+        assert (await utterance.speech()).audio
+
+
 async def test_flush_is_answered(client: SpeechClient) -> None:
     async with client.converse() as stream, stream.utterance() as utterance:
         await utterance.push("now")

@@ -6,6 +6,7 @@ voice "busy"     refuses with RESOURCE_EXHAUSTED and RetryInfo
 voice "endless"  a megabyte of audio for each text increment; ends only by abort
 voice "deaf"     accepts and never says another word
 voice "strange"  answers the start with `error`
+voice "picky"    takes letters alone; other text is answered by `error`
 voice "broken"   ends the whole RPC with UNAVAILABLE when its text has ended, as long as `breaks` is above 0
 """
 
@@ -67,6 +68,7 @@ class FakeSpeech(speech_pb2_grpc.SpeechServiceServicer):
         self.rpc_ended = asyncio.Event()
         self.rpc_completed = False
         self.breaks = 1000
+        self.accepts_at_once = True
         self._came = asyncio.Event()
 
     def text(self) -> str:
@@ -83,6 +85,8 @@ class FakeSpeech(speech_pb2_grpc.SpeechServiceServicer):
         context.add_done_callback(self._on_done)
         self.metadata = [(key, value) for key, value in context.invocation_metadata()]
         talks: dict[str, _Talk] = {}
+        if self.accepts_at_once:
+            await context.send_initial_metadata(())
         async for request in request_iterator:
             self.requests.append(request)
             self._came.set()
@@ -157,6 +161,8 @@ class _Talk:
             yield {
                 "started": pb.Started(server_id="live", sample_rate_hz=self.rate_hz, encoding=self.encoding, seed=SEED)
             }
+        elif event == "text" and self.voice == "picky" and not request.text.text.isalpha():
+            yield {"error": BUSY}
         elif self.voice != "deaf":
             yield from getattr(self, f"on_{event}")(request)
 

@@ -127,6 +127,7 @@ async def kill_behind_nginx(folder: Path) -> None:
         async with SpeechClient(front) as client, client.converse() as stream:
             speaking = await heard(await start(stream))
             silent = stream.utterance()  # is spoken again, if there is somebody to do so
+            await anext(silent)
             server.process.kill()
             assert "RST_STREAM" in (await refused(rest(speaking))).message
             assert "no server" in (await refused(rest(silent))).message

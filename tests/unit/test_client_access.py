@@ -118,7 +118,7 @@ def test_the_command_line_takes_a_token_from_a_file_or_the_environment(
     client(arguments("--target", "example.com:1", "--tls"))
     with pytest.raises(InvalidArgument, match="plain text"):
         client(arguments("--target", "example.com:1"))
-    with pytest.raises(InvalidArgument, match="has blanks"):  # the file, not the variable
+    with pytest.raises(InvalidArgument, match="must hold the token"):  # the file, not the variable
         client(arguments("--token-file", str(path)))
 
 

@@ -86,7 +86,7 @@ class Metrics:
         self._payload_s = self._histogram("first_payload_seconds", "Duration of the first audio event.", _PAYLOAD_S)
         self.abort_s = self._histogram("abort_seconds", "From an abort to its answer.", _ABORT_S)
         self._ended = self._counter("utterances", "Utterances by how they ended.", "end")
-        self._refused = self._counter("refusals", "Refused starts and calls by reason.", "reason")
+        self._refused = self._counter("refusals", "Refused starts, texts and calls by reason.", "reason")
         self._failed = self._counter("failures", "Failed utterances by reason.", "reason")
         self._audio_s = self._counter("audio_seconds", "Audio handed to callers.")
         self._characters = self._counter("characters", "Characters of finished utterances.")
@@ -176,7 +176,7 @@ class Metrics:
         self._families.append(stages_say)
 
     def refused(self, reason: str) -> None:
-        """A start, or a whole call, was refused."""
+        """A start, a text, or a whole call, was refused."""
         self._refused.labels(reason).inc()
 
     def reread(self, what: str, ok: bool) -> None:
